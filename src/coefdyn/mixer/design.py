@@ -1,0 +1,262 @@
+"""A point (A_t, b_j, phi, eta_i) of the design space, in every form that can compute it."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from coefdyn.mixer import definition
+from coefdyn.mixer.evolution import Evolution
+from coefdyn.mixer.features import commutes, linear_terms, obstacle
+from coefdyn.mixer.linear import linear_form
+from coefdyn.mixer.measured import measured_form
+from coefdyn.mixer.normalization import Normalization, Rows
+from coefdyn.mixer.quadratic import quadratic_form
+from coefdyn.mixer.readout import Identity, Readout
+from coefdyn.mixer.recurrent import recurrent_step
+from coefdyn.mixer.scaling import Scaling
+from coefdyn.mixer.transition import Transition
+
+OutputClass = Literal["convex", "conical", "affine", "linear"]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What the forms consume: queries, scaled keys b_j k_j, values and A_t.
+
+    Keys are divided by e^(m_t) at step t where they could overflow; `log_unit` is the logarithm
+    of what that divides the coefficients of a row by, `key_unit` is m_t itself.
+    """
+
+    q: Float[Tensor, "b h t n"]
+    k: Float[Tensor, "b h t n"]
+    v: Float[Tensor, "b h t p"]
+    transition: Transition
+    log_unit: Float[Tensor, "b h t"] | None = None
+    key_unit: Float[Tensor, "b h t"] | None = None
+
+
+@dataclass(frozen=True)
+class DesignState:
+    """What the recurrent form remembers: its size does not depend on the position."""
+
+    position: int
+    sums: tuple[Float[Tensor, "b h m p"], ...]
+    key_unit: Float[Tensor, "b h 1"] | None
+
+
+class Design(nn.Module):
+    """y_i = sum_{j <= i} (alpha_ij / eta_i) v_j,  alpha_ij = phi(q_i^T A_i ... A_{j+1} b_j k_j).
+
+    x is what A_t, b_j and eta_i may depend on; `direction` is what a Householder is made from.
+    """
+
+    def __init__(
+        self,
+        evolution: Evolution,
+        scaling: Scaling,
+        readout: Readout,
+        normalization: Normalization,
+    ) -> None:
+        super().__init__()
+        if scaling.needs_step_size and not evolution.has_step_size:
+            raise ValueError(
+                "this scaling is the step size Delta of A_t, but the evolution has none; "
+                "use an evolution with has_step_size"
+            )
+        if scaling.needs_strength and not evolution.has_direction:
+            raise ValueError(
+                "this scaling is the strength beta of A_t's Householder, but the evolution has "
+                "none; use an evolution with has_direction"
+            )
+        self.evolution = evolution
+        self.scaling = scaling
+        self.readout = readout
+        self.normalization = normalization
+        # Coefficients that may overflow are kept in units of their row, where eta undoes units.
+        self.uses_units = (
+            readout.homogeneous is not None
+            and normalization.accepts_unit
+            and (scaling.log_space or evolution.may_grow)
+        )
+        self.shifts_scores = readout.exponential and normalization.accepts_unit
+
+    @property
+    def output_class(self) -> OutputClass:
+        """Which combinations of values y_i can be (Table 2); all-zero rows of alpha apart."""
+        if self.readout.nonnegative and self.normalization.positive:
+            return "convex" if self.normalization.sums_to_one else "conical"
+        return "affine" if self.normalization.sums_to_one else "linear"
+
+    @property
+    def recurrence_obstacle(self) -> str | None:
+        """Why the design has no linear and no recurrent form, or None if it has."""
+        return obstacle(self.readout, self.evolution)
+
+    def prepare(
+        self,
+        x: Float[Tensor, "b t d"],
+        q: Float[Tensor, "b h t n"],
+        k: Float[Tensor, "b h t n"],
+        v: Float[Tensor, "b h t p"],
+        direction: Float[Tensor, "b h t n"],
+        previous_unit: Float[Tensor, "b h 1"] | None = None,
+    ) -> Stream:
+        transition = self.evolution(x, direction)
+        scale = self.scaling(x, transition)
+        if not self.uses_units:
+            b = scale.exp() if self.scaling.log_space else scale
+            return Stream(q, k * b.unsqueeze(-1), v, transition)
+        log_b = (scale if self.scaling.log_space else torch.zeros_like(scale)).expand(k.shape[:3])
+        unit, before = transition.growth(log_b, previous_unit)
+        b = (log_b - unit).exp().to(k.dtype)
+        if not self.scaling.log_space:
+            b = b * scale
+        assert self.readout.homogeneous is not None
+        return Stream(
+            q,
+            k * b.unsqueeze(-1),
+            v,
+            transition.rescaled(unit, before).map(lambda part: part.to(k.dtype)),
+            log_unit=self.readout.homogeneous * unit,
+            key_unit=unit,
+        )
+
+    def quadratic(
+        self,
+        x: Float[Tensor, "b t d"],
+        q: Float[Tensor, "b h t n"],
+        k: Float[Tensor, "b h t n"],
+        v: Float[Tensor, "b h t p"],
+        direction: Float[Tensor, "b h t n"],
+    ) -> Float[Tensor, "b h t p"]:
+        stream = self.prepare(x, q, k, self._values(v), direction)
+        total, unit = self._quadratic_sum(stream, self.shifts_scores)
+        return self._normalize(x, total, stream.log_unit if unit is None else unit)
+
+    def linear(
+        self,
+        x: Float[Tensor, "b t d"],
+        q: Float[Tensor, "b h t n"],
+        k: Float[Tensor, "b h t n"],
+        v: Float[Tensor, "b h t p"],
+        direction: Float[Tensor, "b h t n"],
+    ) -> Float[Tensor, "b h t p"]:
+        stream = self.prepare(x, q, k, self._values(v), direction)
+        terms = linear_terms(self.readout, stream.q, stream.k, stream.transition)
+        sums = [term.weight * linear_form(term.q, term.k, stream.v, term.transition)
+                for term in terms]  # fmt: skip
+        return self._normalize(x, torch.stack(sums).sum(0), stream.log_unit)
+
+    def step(
+        self,
+        x: Float[Tensor, "b 1 d"],
+        q: Float[Tensor, "b h 1 n"],
+        k: Float[Tensor, "b h 1 n"],
+        v: Float[Tensor, "b h 1 p"],
+        direction: Float[Tensor, "b h 1 n"],
+        state: DesignState | None,
+    ) -> tuple[Float[Tensor, "b h 1 p"], DesignState]:
+        """The recurrent form: one step."""
+        previous_unit = None if state is None else state.key_unit
+        stream = self.prepare(x, q, k, self._values(v), direction, previous_unit)
+        terms = linear_terms(self.readout, stream.q, stream.k, stream.transition)
+        results = [
+            recurrent_step(
+                None if state is None else state.sums[i], term.q, term.k, stream.v, term.transition
+            )
+            for i, term in enumerate(terms)
+        ]
+        total = torch.stack(
+            [term.weight * y for term, (y, _) in zip(terms, results, strict=True)]
+        ).sum(0)
+        position = 0 if state is None else state.position
+        y = self._normalize(x, total, stream.log_unit, position)
+        return y, DesignState(position + 1, tuple(sum_ for _, sum_ in results), stream.key_unit)
+
+    def definition(
+        self,
+        x: Float[Tensor, "b t d"],
+        q: Float[Tensor, "b h t n"],
+        k: Float[Tensor, "b h t n"],
+        v: Float[Tensor, "b h t p"],
+        direction: Float[Tensor, "b h t n"],
+    ) -> Float[Tensor, "b h t p"]:
+        """The loops of definition.py on this design."""
+        transition = self.evolution(x, direction)
+        scale = self.scaling(x, transition).expand(k.shape[:3])
+
+        def eta(total: Tensor, i: int) -> Tensor:
+            rows = Rows(total.unsqueeze(-1), None, self.readout.nonnegative, start=i)
+            return self.normalization(x[:, i : i + 1], rows).expand(*total.shape, 1).squeeze(-1)
+
+        y, _, _ = definition.sequence_model(
+            q,
+            k,
+            v,
+            transition.matrices(like=k),
+            scale.exp() if self.scaling.log_space else scale,
+            self.readout.measure,
+            eta,
+        )
+        return y
+
+    def coefficients(
+        self,
+        x: Float[Tensor, "b t d"],
+        q: Float[Tensor, "b h t n"],
+        k: Float[Tensor, "b h t n"],
+        direction: Float[Tensor, "b h t n"],
+    ) -> tuple[Float[Tensor, "b h i j"], Float[Tensor, "b h i"]]:
+        """alpha and eta as they stand, in float64 so that neither overflows in practice."""
+        transition = self.evolution(x, direction)
+        scale = self.scaling(x, transition).double()
+        b = scale.exp() if self.scaling.log_space else scale
+        length = q.shape[2]
+        one_hot = torch.eye(length, dtype=torch.float64, device=q.device)
+        stream = Stream(
+            q.double(),
+            k.double() * b.unsqueeze(-1),
+            one_hot.expand(*q.shape[:2], length, length),
+            transition.map(torch.Tensor.double),
+        )
+        alpha, _ = self._quadratic_sum(stream, shift=False)
+        eta = self.normalization(x, self.rows(alpha)).double()
+        return alpha, eta.expand(alpha.shape[:3])
+
+    def rows(self, alpha: Float[Tensor, "b h i j"]) -> Rows:
+        """What the normalization sees of `coefficients`."""
+        return Rows(alpha.sum(-1), None, self.readout.nonnegative, start=0)
+
+    def _quadratic_sum(
+        self, stream: Stream, shift: bool
+    ) -> tuple[Float[Tensor, "b h t p"], Float[Tensor, "b h t"] | None]:
+        q, k, v, transition = stream.q, stream.k, stream.v, stream.transition
+        if self.readout.feature_map is None:
+            return quadratic_form(q, k, v, transition, self.readout, shift)
+        if not commutes(self.readout, self.evolution):
+            return measured_form(q, k, v, transition, self.readout), None
+        (term,) = linear_terms(self.readout, q, k, transition)
+        return quadratic_form(term.q, term.k, v, term.transition, Identity(), shift)
+
+    def _values(self, v: Float[Tensor, "b h t p"]) -> Float[Tensor, "b h t m"]:
+        """The row sum of alpha is the sum for one more value, which is 1."""
+        if not self.normalization.uses_row_sum:
+            return v
+        return torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
+
+    def _normalize(
+        self,
+        x: Float[Tensor, "b t d"],
+        total: Float[Tensor, "b h t m"],
+        log_unit: Float[Tensor, "b h t"] | None,
+        start: int = 0,
+    ) -> Float[Tensor, "b h t p"]:
+        row_sum = None
+        if self.normalization.uses_row_sum:
+            total, row_sum = total[..., :-1], total[..., -1]
+        rows = Rows(row_sum, log_unit, self.readout.nonnegative, start)
+        return total / self.normalization(x, rows).unsqueeze(-1)

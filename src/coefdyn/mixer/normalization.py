@@ -1,0 +1,137 @@
+"""eta_i: what the coefficients of a row are divided by."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from einops import rearrange
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+# A nonnegative row whose sum is below this counts as all zero: dividing by less overflows float32.
+ZERO_ROW = 1e-30
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is known of the rows of alpha when eta is computed.
+
+    The true sums are `total * e^log_unit`: designs whose coefficients may overflow keep each row
+    in a unit of its own, and eta comes back in that unit.
+    """
+
+    total: Float[Tensor, "b h t"] | None
+    log_unit: Float[Tensor, "b h t"] | None
+    nonnegative: bool
+    start: int  # number of steps before the first row
+
+    def in_unit(self, value: float, like: Tensor) -> Tensor:
+        """`value`, a plain number, in each row's unit."""
+        if self.log_unit is None:
+            return torch.full_like(like, value)
+        return value * torch.exp(-self.log_unit).to(like.dtype)
+
+
+class Normalization(nn.Module):
+    """eta_i from the input x_i and the rows of alpha.
+
+    Traits: `uses_row_sum`; `scale_invariant`: alpha/eta does not change when a row of alpha is
+    scaled; `accepts_unit`: eta can be given in a row's own unit; `positive`: eta > 0 whenever
+    alpha >= 0; `sums_to_one`: the row of alpha/eta sums to 1 (guarded rows apart).
+    """
+
+    uses_row_sum = False
+    scale_invariant = False
+    accepts_unit = False
+    positive = True
+    sums_to_one = False
+
+    def forward(self, x: Float[Tensor, "b t d"], rows: Rows) -> Float[Tensor, "#b #h #t"]:
+        raise NotImplementedError
+
+    def guarded(self, rows: Rows) -> Bool[Tensor, "b h t"] | None:
+        """Rows whose eta is not the formula's because it would be (nearly) zero."""
+        return None
+
+
+class One(Normalization):
+    """eta_i = 1."""
+
+    def forward(self, x: Float[Tensor, "b t d"], rows: Rows) -> Float[Tensor, "#b #h #t"]:
+        return x.new_ones(1, 1, 1)
+
+
+class RowSum(Normalization):
+    """eta_i = sum_j alpha_ij.
+
+    Near zero: for a nonnegative readout a row whose sum is 0 gives y = 0 and no gradient, for a
+    signed one eta = sign(s) max(|s|, eps).
+    """
+
+    uses_row_sum = True
+    scale_invariant = True
+    accepts_unit = True
+    sums_to_one = True
+
+    def __init__(self, eps: float) -> None:
+        super().__init__()
+        if not eps > 0:
+            raise ValueError(f"normalization=row_sum needs eps > 0, not eps={eps}")
+        self.eps = eps
+
+    def forward(self, x: Float[Tensor, "b t d"], rows: Rows) -> Float[Tensor, "#b #h #t"]:
+        total = rows.total
+        assert total is not None, "the mixer checks uses_row_sum"
+        if rows.nonnegative:
+            # An infinite eta makes the row's weights, and all gradients through it, zero.
+            return total.masked_fill(total < ZERO_ROW, math.inf)
+        floor = rows.in_unit(self.eps, total)
+        return torch.where(total.abs() < floor, torch.where(total < 0, -floor, floor), total)
+
+    def guarded(self, rows: Rows) -> Bool[Tensor, "b h t"] | None:
+        assert rows.total is not None
+        if rows.nonnegative:
+            return rows.total < ZERO_ROW
+        return rows.total.abs() < rows.in_unit(self.eps, rows.total)
+
+
+class Power(Normalization):
+    """eta_i = c^i, i = 1, 2, ..."""
+
+    def __init__(self, c: float) -> None:
+        super().__init__()
+        if not 0 < c < math.inf:
+            raise ValueError(f"normalization=power needs a finite c > 0, not c={c}")
+        self.log_c = math.log(c)
+
+    def forward(self, x: Float[Tensor, "b t d"], rows: Rows) -> Float[Tensor, "#b #h #t"]:
+        steps = torch.arange(1, x.shape[1] + 1, device=x.device, dtype=torch.float64) + rows.start
+        return torch.exp(self.log_c * steps).to(x.dtype).view(1, 1, -1)
+
+
+class ExpLinear(Normalization):
+    """eta_i = exp(W_eta x_i), one per head. Normalized attention, Sieber et al. 2024."""
+
+    def __init__(self, d_model: int, n_heads: int) -> None:
+        super().__init__()
+        self.log_eta = nn.Linear(d_model, n_heads, bias=False)
+
+    def forward(self, x: Float[Tensor, "b t d"], rows: Rows) -> Float[Tensor, "#b #h #t"]:
+        return rearrange(self.log_eta(x).exp(), "b t h -> b h t")
+
+
+class Mlstm(Normalization):
+    """eta_i = max(|sum_j alpha_ij|, 1)/o_i, o_i = sigmoid(W_o x_i + bias), one per head."""
+
+    uses_row_sum = True
+    accepts_unit = True
+
+    def __init__(self, d_model: int, n_heads: int) -> None:
+        super().__init__()
+        self.output_gate = nn.Linear(d_model, n_heads)
+
+    def forward(self, x: Float[Tensor, "b t d"], rows: Rows) -> Float[Tensor, "#b #h #t"]:
+        total = rows.total
+        assert total is not None, "the mixer checks uses_row_sum"
+        gate = rearrange(self.output_gate(x).sigmoid(), "b t h -> b h t")
+        return torch.maximum(total.abs(), rows.in_unit(1.0, total)) / gate

@@ -1,0 +1,151 @@
+"""The sequence model of a block: projections and preprocessing around a point of the design space."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from coefdyn.mixer.design import Design, DesignState, OutputClass
+from coefdyn.mixer.evolution import Evolution
+from coefdyn.mixer.features import feature_widths
+from coefdyn.mixer.forms import FORMS, cheapest_form
+from coefdyn.mixer.normalization import Normalization
+from coefdyn.mixer.preprocess import Preprocess
+from coefdyn.mixer.readout import Readout
+from coefdyn.mixer.scaling import Scaling
+from coefdyn.mixer.shapes import check_input, head_width
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class MixerState:
+    """What the recurrent form remembers, at constant size."""
+
+    past: Float[Tensor, "b w c"]
+    design: DesignState
+
+
+class SequenceMixer(nn.Module):
+    """q, k, v = preprocess(W_Q x, W_K x, W_V x), then y of `Design`, heads side by side.
+
+    `backend` is a form, or auto: the cheaper of quadratic and linear for the length at hand.
+    `unit_qk` makes every q_i and k_j a unit vector.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_state: int,
+        d_value: int,
+        n_heads: int,
+        evolution: Evolution,
+        scaling: Scaling,
+        readout: Readout,
+        normalization: Normalization,
+        preprocess: Callable[[int], Preprocess],
+        unit_qk: bool,
+        backend: str,
+    ) -> None:
+        super().__init__()
+        self.width = head_width(n_state, n_heads)
+        self.value_width = head_width(d_value, n_heads, "d_value")
+        self.d_model, self.n_heads, self.unit_qk = d_model, n_heads, unit_qk
+        self.design = Design(evolution, scaling, readout, normalization)
+        self.backend = self._checked(backend)
+        self.form_used: str | None = None
+        # One projection, split afterwards: q, k, v, and z where A_t has a direction of its own.
+        self.splits = [n_state, n_state, d_value] + [n_state] * evolution.own_direction
+        self.project = nn.Linear(d_model, sum(self.splits), bias=False)
+        self.preprocess = preprocess(sum(self.splits))
+
+    @property
+    def output_class(self) -> OutputClass:
+        return self.design.output_class
+
+    def forward(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t m"]:
+        check_input(x, self.d_model)
+        form = self._form(x.shape[1])
+        with torch.autocast(x.device.type, enabled=False):
+            inputs = self._inputs(x, None)
+            y = {
+                "quadratic": self.design.quadratic,
+                "linear": self.design.linear,
+                "definition": self.design.definition,
+            }[form](*inputs)
+        return rearrange(y, "b h t p -> b t (h p)").to(x.dtype)
+
+    def step(
+        self, x: Float[Tensor, "b 1 d"], state: MixerState | None
+    ) -> tuple[Float[Tensor, "b 1 m"], MixerState]:
+        """The recurrent form: one token, constant time and memory."""
+        check_input(x, self.d_model)
+        if self.design.recurrence_obstacle is not None:
+            raise ValueError(f"this design has no recurrent form: {self.design.recurrence_obstacle}")
+        past = None if state is None else state.past
+        with torch.autocast(x.device.type, enabled=False):
+            y, design_state = self.design.step(
+                *self._inputs(x, past), None if state is None else state.design
+            )
+            remembered = self.preprocess.remember(self.project(_full_precision(x)), past)
+        y = rearrange(y, "b h t p -> b t (h p)").to(x.dtype)
+        return y, MixerState(remembered, design_state)
+
+    def coefficients(
+        self, x: Float[Tensor, "b t d"]
+    ) -> tuple[Float[Tensor, "b h i j"], Float[Tensor, "b h i"]]:
+        """alpha_ij (zero for j > i) and eta_i in float64, whatever the backend."""
+        check_input(x, self.d_model)
+        with torch.autocast(x.device.type, enabled=False):
+            x, q, k, _, direction = self._inputs(x, None)
+            return self.design.coefficients(x, q, k, direction)
+
+    def _inputs(
+        self, x: Float[Tensor, "b t d"], past: Float[Tensor, "b w c"] | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """x, q, k, v and what a Householder's direction is made from."""
+        x = _full_precision(x)
+        parts = self.preprocess(self.project(x), past).split(self.splits, dim=-1)
+        q, k, v, *own = (rearrange(z, "b t (h n) -> b h t n", h=self.n_heads) for z in parts)
+        if self.unit_qk:
+            q, k = (F.normalize(z, dim=-1, eps=1e-6) for z in (q, k))
+        return x, q, k, v, own[0] if own else k
+
+    def _checked(self, backend: str) -> str:
+        if backend not in ("auto", *FORMS):
+            raise ValueError(
+                f"model.backend={backend} is not known; choose from auto, {', '.join(FORMS)}"
+            )
+        if backend == "linear" and self.design.recurrence_obstacle is not None:
+            raise ValueError(
+                f"model.backend=linear cannot serve this design: "
+                f"{self.design.recurrence_obstacle}; use auto or quadratic"
+            )
+        return backend
+
+    def _form(self, length: int) -> str:
+        form = self.backend
+        if form == "auto":
+            form = "quadratic"
+            if self.design.recurrence_obstacle is None:
+                form = cheapest_form(
+                    length,
+                    self.width,
+                    self.value_width,
+                    feature_widths(self.design.readout, self.width),
+                    self.design.evolution.has_direction,
+                )
+            if form != self.form_used:
+                log.info("backend=auto: %s form at length %d", form, length)
+        self.form_used = form
+        return form
+
+
+def _full_precision(x: Tensor) -> Tensor:
+    """At least float32: running sums of log decays and row sums do not survive 8 bits."""
+    return x if x.dtype in (torch.float32, torch.float64) else x.float()

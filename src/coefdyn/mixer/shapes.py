@@ -1,0 +1,27 @@
+"""Sizes every slot shares, and how they may be wrong."""
+
+from torch import Tensor
+
+
+def head_width(total: int, n_heads: int, name: str = "n_state") -> int:
+    """Width of one head; the total is split evenly."""
+    if total < 1 or n_heads < 1:
+        raise ValueError(f"{name}={total} and n_heads={n_heads} must both be at least 1")
+    if total % n_heads:
+        divisors = [h for h in range(1, total + 1) if total % h == 0]
+        raise ValueError(
+            f"{name}={total} is not divisible by n_heads={n_heads}; "
+            f"choose n_heads from {divisors} or change {name}"
+        )
+    return total // n_heads
+
+
+def check_input(x: Tensor, d_model: int) -> None:
+    """x is what a mixer, block or model of width d_model takes: floats, (batch, time, d_model)."""
+    if x.ndim != 3 or x.shape[-1] != d_model or 0 in x.shape:
+        raise ValueError(
+            f"input has shape {tuple(x.shape)}; expected (batch, time, {d_model}) "
+            "with at least one sequence and one step"
+        )
+    if not x.is_floating_point():
+        raise TypeError(f"input has dtype {x.dtype}; expected a floating-point type")

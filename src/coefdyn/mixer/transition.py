@@ -1,0 +1,86 @@
+"""A_t as data: what an evolution computes from the input, and every form consumes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Transition:
+    """A_t = (I - beta_t w_t w_t^T) diag(a_t) with a_t > 0 and |w_t| = 1.
+
+    `log_decay` is log a_t: absent (a = 1), one number per head, or one per channel. Per-channel
+    decays never exceed 1; a number per head may. `step_size` is Delta_t where A_t has one.
+    """
+
+    log_decay: Float[Tensor, "b h t"] | Float[Tensor, "b h t n"] | None = None
+    direction: Float[Tensor, "b h t n"] | None = None
+    strength: Float[Tensor, "b h t"] | None = None
+    step_size: Float[Tensor, "b h t"] | None = None
+
+    @property
+    def channel_decay(self) -> Float[Tensor, "b h t m"] | None:
+        """log a_t with a channel axis of size 1 (per head) or n (per channel)."""
+        if self.log_decay is None or self.log_decay.ndim == 4:
+            return self.log_decay
+        return self.log_decay.unsqueeze(-1)
+
+    def matrices(self, like: Float[Tensor, "b h t n"]) -> Float[Tensor, "b h t n n"]:
+        """A_t written out as n x n matrices, for `definition.py`; shaped as the keys `like`."""
+        n = like.shape[-1]
+        A = torch.eye(n, dtype=like.dtype, device=like.device).expand(*like.shape, n)
+        decay, w = self.channel_decay, self.direction
+        if w is not None and self.strength is not None:
+            A = A - self.strength[..., None, None] * w.unsqueeze(-1) * w.unsqueeze(-2)
+        return A if decay is None else A * decay.exp().unsqueeze(-2)
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> "Transition":
+        """Apply `function` to every tensor held."""
+        held = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Transition(**{name: x if x is None else function(x) for name, x in held.items()})
+
+    def power(self, degree: int) -> "Transition":
+        """The decay of degree-fold products of channels: h (x) h decays by a (x) a."""
+        if degree == 0 or self.log_decay is None:
+            return Transition()
+        if self.log_decay.ndim == 3:
+            return Transition(log_decay=degree * self.log_decay)
+        log_decay = self.log_decay
+        for _ in range(degree - 1):
+            outer = log_decay.unsqueeze(-1) + self.log_decay.unsqueeze(-2)
+            log_decay = rearrange(outer, "b h t m n -> b h t (m n)")
+        return Transition(log_decay=log_decay)
+
+    def growth(
+        self, log_scaling: Float[Tensor, "b h t"], previous: Float[Tensor, "b h 1"] | None = None
+    ) -> tuple[Float[Tensor, "b h t"], Float[Tensor, "b h 1"]]:
+        """m_t = max(m_{t-1} + log a_t, log b_t), which bounds log h_{t,j} for all j; and m_{-1}.
+
+        A choice of units, not part of the function computed, so it carries no gradient. float64:
+        m_t can be large while differences of it matter.
+        """
+        with torch.no_grad():
+            rate = torch.zeros_like(log_scaling, dtype=torch.float64)
+            if self.channel_decay is not None:
+                rate = rate + self.channel_decay.amax(-1)
+            total = rate.cumsum(-1)
+            peak = log_scaling - total
+            if previous is not None:
+                peak = torch.maximum(peak, previous.to(peak))
+            bound = total + peak.cummax(-1).values
+            return bound, bound[..., :1] - rate[..., :1] if previous is None else previous
+
+    def rescaled(
+        self, log_unit: Float[Tensor, "b h t"], before: Float[Tensor, "b h 1"]
+    ) -> "Transition":
+        """The transition of e^(-m_t) h_t: log a_t + m_{t-1} - m_t, `before` being m_{-1}."""
+        shift = torch.cat([before.to(log_unit), log_unit[..., :-1]], dim=-1) - log_unit
+        if self.log_decay is None:
+            return replace(self, log_decay=shift)
+        if self.log_decay.ndim == 4:
+            shift = shift.unsqueeze(-1)
+        return replace(self, log_decay=(self.log_decay + shift).to(self.log_decay.dtype))
