@@ -12,56 +12,55 @@ The quadratic form carries the keys themselves from chunk to chunk, the linear f
 values; both see A_t only through this.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
 from coefdyn.mixer.decayed_dot import decayed_dot
+from coefdyn.mixer.numerics import exp
 from coefdyn.mixer.transition import Transition
 
 
-@dataclass(frozen=True)
-class Chunks:
+class Chunks(NamedTuple):
     """g (batch, head) pairs, c chunks of s steps, key width n; see the module's docstring."""
 
     query: Float[Tensor, "g c s n"]
     key: Float[Tensor, "g c s n"]
-    inside: Float[Tensor, "g c s s"]
+    inside: Float[Tensor, "g c s s"] | None
     decay: Float[Tensor, "g c m"] | None
     erase: Float[Tensor, "g c s n"] | None
     write: Float[Tensor, "g c s n"] | None
 
+    def carrier(self, c: int) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """What `carry` needs of chunk c."""
+        parts = (self.decay, self.erase, self.write)
+        return tuple(part if part is None else part[:, c] for part in parts)  # type: ignore[return-value]
 
-def cut(x: Float[Tensor, "b h t *m"], size: int) -> Float[Tensor, "g c s *m"]:
+
+def cut(x: Float[Tensor, "g t *m"], size: int) -> Float[Tensor, "g c s *m"]:
     """Cut time into chunks of `size`, the last one padded with zeros."""
-    flat = x.flatten(0, 1)
-    missing = -flat.shape[1] % size
+    missing = -x.shape[1] % size
     if missing:
-        flat = F.pad(flat, [0, 0] * (flat.ndim - 2) + [0, missing])
-    return flat.unflatten(1, (-1, size))
+        x = F.pad(x, [0, 0] * (x.ndim - 2) + [0, missing])
+    return x.unflatten(1, (-1, size))
 
 
 def chunks_of_time(
-    q: Float[Tensor, "b h t n"],
-    k: Float[Tensor, "b h t n"],
-    transition: Transition,
-    size: int,
+    q: Float[Tensor, "g t n"], k: Float[Tensor, "g t n"], transition: Transition, size: int
 ) -> Chunks:
     """Summarise every chunk; k are the scaled keys b_j k_j."""
     query, key = cut(q, size), cut(k, size)
-    log_decay = transition.channel_decay
     # Counted from each chunk's start: a sum over the whole sequence would cost float32 digits.
-    c = None if log_decay is None else cut(log_decay, size).cumsum(-2)
-    to_start = None if c is None else c.exp()
-    to_end = None if c is None else (c[..., -1:, :] - c).exp()
-    decay = None if to_start is None else to_start[..., -1, :]
+    c = None if transition.log_decay is None else cut(transition.log_decay, size).cumsum(-2)
+    from_start = None if c is None else exp(c)
+    to_end = None if c is None else exp(c[..., -1:, :] - c)
+    decay = None if from_start is None else from_start[..., -1, :]
     if transition.direction is None or transition.strength is None:
         return Chunks(
-            query=_times(query, to_start),
+            query=_times(query, from_start),
             key=_times(key, to_end),
             inside=decayed_dot(query, key, c),
             decay=decay,
@@ -71,38 +70,26 @@ def chunks_of_time(
 
     w = cut(transition.direction, size)
     beta = cut(transition.strength, size).unsqueeze(-1)
-    from_q_w = torch.stack([query, w]).unsqueeze(1)
-    to_k_w = torch.stack([key, w]).unsqueeze(0)
-    dots = decayed_dot(from_q_w, to_k_w, c)
-    (q_k, q_w), (w_k, w_w) = dots
+    q_k, q_w = decayed_dot(query, key, c), decayed_dot(query, w, c)
+    w_k, w_w = decayed_dot(w, key, c), decayed_dot(w, w, c)
     # Each step t takes beta_t w_t . (its input state) off along w_t; the solve untangles that
     # the state has already lost what the earlier steps of the chunk took.
     taken = torch.linalg.solve_triangular(
         beta * w_w.tril(-1),
-        beta * torch.cat([w_k.tril(-1), _times(w, to_start)], dim=-1),
+        beta * torch.cat([w_k.tril(-1), _times(w, from_start)], dim=-1),
         upper=False,
         unitriangular=True,
     )
     taken_inside, erase = taken.split([size, w.shape[-1]], dim=-1)
     write = _times(w, to_end)
     return Chunks(
-        query=_times(query, to_start) - q_w @ erase,
+        query=_times(query, from_start) - q_w @ erase,
         key=_times(key, to_end) - taken_inside.mT @ write,
         inside=q_k - q_w @ taken_inside,
         decay=decay,
         erase=erase,
         write=write,
     )
-
-
-def join(x: Float[Tensor, "g c s *m"], like: Float[Tensor, "b h t p"]) -> Float[Tensor, "b h t *m"]:
-    """Undo `cut`, to the batch, heads and length of `like`."""
-    b, h, t = like.shape[:3]
-    return rearrange(x, "(b h) c s ... -> b h (c s) ...", b=b, h=h)[:, :, :t]
-
-
-def _times(x: Tensor, factor: Tensor | None) -> Tensor:
-    return x if factor is None else x * factor
 
 
 def carry(
@@ -143,3 +130,7 @@ def carry_gradients(
         d_erase = -(write @ grad) @ state.mT
         d_write = -(erase @ state) @ grad.mT
     return d_decay, d_erase, d_write
+
+
+def _times(x: Tensor, factor: Tensor | None) -> Tensor:
+    return x if factor is None else x * factor

@@ -1,47 +1,73 @@
 """The decayed dot product: the one primitive under every structure of A_t."""
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from coefdyn.mixer.numerics import exp
 
 # Channelwise decays are multiplied out directly below this size: larger blocks split in two.
 DIRECT = 4
 
 
 def decayed_dot(
-    x: Float[Tensor, "*b s n"], y: Float[Tensor, "*#b s n"], c: Float[Tensor, "*#b s m"] | None
+    x: Float[Tensor, "*b s n"], y: Float[Tensor, "*b s n"], c: Float[Tensor, "*b s m"] | None
 ) -> Float[Tensor, "*b s s"]:
     """D_ij = sum_r x_ir y_jr exp(c_ir - c_jr) for j <= i, and 0 above the diagonal.
 
     c is the running sum of log a_t, absent, for the whole head (m = 1) or per channel (m = n).
-    Differences are masked before exp: exp of the upper triangle may overflow, and its gradient
-    would be NaN even where tril() hides the value.
     """
     if c is None:
         return (x @ y.mT).tril()
     if c.shape[-1] == 1:
-        return (x @ y.mT) * _masked(c - c.mT).exp()
+        product, _ = HeadDecayedDot.apply(x, y, c)  # type: ignore[no-untyped-call]
+        return product
     size = x.shape[-2]
     if size <= DIRECT:
-        difference = c.unsqueeze(-2) - c.unsqueeze(-3)
-        above = torch.ones(size, size, dtype=torch.bool, device=x.device).triu(1).unsqueeze(-1)
-        decay = difference.masked_fill(above, -torch.inf).exp()
+        decay = exp(c.unsqueeze(-2) - c.unsqueeze(-3) + _hide_above(x).unsqueeze(-1))
         return (x.unsqueeze(-2) * y.unsqueeze(-3) * decay).sum(-1)
     return _split(x, y, c, size // 2)
 
 
+class HeadDecayedDot(torch.autograd.Function):
+    """D and exp(c_i - c_j) where c is one number per head."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(
+        x: Float[Tensor, "*b s n"], y: Float[Tensor, "*b s n"], c: Float[Tensor, "*b s 1"]
+    ) -> tuple[Float[Tensor, "*b s s"], Float[Tensor, "*b s s"]]:
+        decay = exp(c - c.mT + _hide_above(x))
+        return (x @ y.mT) * decay, decay
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        x, y, _ = inputs
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(x, y, output[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x, y, decay = ctx.saved_tensors
+        grad = grad * decay
+        d_x, d_y = grad @ y, grad.mT @ x
+        # D depends on c_i as on the length of x_i, and on c_j as on one over the length of y_j.
+        return d_x, d_y, (x * d_x - y * d_y).sum(-1, keepdim=True)
+
+
 def _split(
-    x: Float[Tensor, "*b s n"], y: Float[Tensor, "*#b s n"], c: Float[Tensor, "*#b s n"], half: int
+    x: Float[Tensor, "*b s n"], y: Float[Tensor, "*b s n"], c: Float[Tensor, "*b s n"], half: int
 ) -> Float[Tensor, "*b s s"]:
     """Two triangles and the square between them, whose decay is split at the middle step.
 
     Decays only shrink, so both exponents of the square are <= 0.
     """
-    (x0, x1), (y0, y1), (c0, c1) = (
-        (z[..., :half, :], z[..., half:, :]) for z in (x, y, c)
-    )
+    (x0, x1), (y0, y1), (c0, c1) = ((z[..., :half, :], z[..., half:, :]) for z in (x, y, c))
     middle = c0[..., -1:, :]
-    square = (x1 * (c1 - middle).exp()) @ (y0 * (middle - c0).exp()).mT
+    square = (x1 * exp(c1 - middle)) @ (y0 * exp(middle - c0)).mT
     first = decayed_dot(x0, y0, c0)
     above = square.new_zeros(1).expand(*first.shape[:-1], x1.shape[-2])
     return torch.cat(
@@ -53,6 +79,8 @@ def _split(
     )
 
 
-def _masked(difference: Float[Tensor, "*b s s"]) -> Float[Tensor, "*b s s"]:
-    above = torch.ones(difference.shape[-2:], dtype=torch.bool, device=difference.device).triu(1)
-    return difference.masked_fill(above, -torch.inf)
+def _hide_above(x: Float[Tensor, "*b s n"]) -> Float[Tensor, "s s"]:
+    """-inf above the diagonal. Exponents are masked before exp: there they may overflow, and the
+    gradient would be NaN even where a mask hides the value."""
+    size = x.shape[-2]
+    return x.new_full((size, size), -torch.inf).triu(1)

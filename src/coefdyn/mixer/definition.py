@@ -1,6 +1,8 @@
 """The paper's equations as plain loops: the oracle of every test, and the first file to read.
 
-h_{i,j} = A_i ... A_{j+1} b_j k_j,   alpha_{i,j} = phi(q_i, h_{i,j}),   y_i = sum_j (alpha_{i,j} / eta_i) v_j
+h_{i,j} = A_i ... A_{j+1} b_j k_j
+alpha_{i,j} = phi(q_i, h_{i,j})
+y_i = sum_{j <= i} (alpha_{i,j} / eta_i) v_j
 """
 
 from collections.abc import Callable

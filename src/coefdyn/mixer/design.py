@@ -1,6 +1,5 @@
 """A point (A_t, b_j, phi, eta_i) of the design space, in every form that can compute it."""
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,6 +20,14 @@ from coefdyn.mixer.scaling import Scaling
 from coefdyn.mixer.transition import Transition
 
 OutputClass = Literal["convex", "conical", "affine", "linear"]
+
+
+class MissingTraitError(ValueError):
+    """A slot needs a trait that the chosen evolution lacks."""
+
+    def __init__(self, need: str, trait: str) -> None:
+        super().__init__(f"{need}, but the evolution has none; use one with {trait}")
+        self.need, self.trait = need, trait
 
 
 @dataclass(frozen=True)
@@ -44,7 +51,7 @@ class DesignState:
     """What the recurrent form remembers: its size does not depend on the position."""
 
     position: int
-    sums: tuple[Float[Tensor, "b h m p"], ...]
+    sums: tuple[Float[Tensor, "b h _ p"], ...]
     key_unit: Float[Tensor, "b h 1"] | None
 
 
@@ -63,15 +70,9 @@ class Design(nn.Module):
     ) -> None:
         super().__init__()
         if scaling.needs_step_size and not evolution.has_step_size:
-            raise ValueError(
-                "this scaling is the step size Delta of A_t, but the evolution has none; "
-                "use an evolution with has_step_size"
-            )
+            raise MissingTraitError("the scaling is the step size Delta of A_t", "has_step_size")
         if scaling.needs_strength and not evolution.has_direction:
-            raise ValueError(
-                "this scaling is the strength beta of A_t's Householder, but the evolution has "
-                "none; use an evolution with has_direction"
-            )
+            raise MissingTraitError("the scaling is the strength beta of A_t", "has_direction")
         self.evolution = evolution
         self.scaling = scaling
         self.readout = readout
@@ -259,4 +260,4 @@ class Design(nn.Module):
         if self.normalization.uses_row_sum:
             total, row_sum = total[..., :-1], total[..., -1]
         rows = Rows(row_sum, log_unit, self.readout.nonnegative, start)
-        return total / self.normalization(x, rows).unsqueeze(-1)
+        return total * self.normalization(x, rows).reciprocal().unsqueeze(-1)

@@ -1,6 +1,7 @@
 """A_t: how a key changes between the step it is written and the step it is read."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -29,9 +30,6 @@ class Evolution(nn.Module):
     def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h t n"]) -> Transition:
         raise NotImplementedError
 
-    def reset_special(self) -> None:
-        """Initial values that a general init scheme must not overwrite."""
-
 
 class Identity(Evolution):
     """A_t = I."""
@@ -53,7 +51,7 @@ class Constant(Evolution):
         self.may_grow = c > 1
 
     def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h t n"]) -> Transition:
-        return Transition(log_decay=k.new_full((1, 1, 1), self.log_c).expand(k.shape[:3]))
+        return Transition(log_decay=k.new_full((1, 1, 1, 1), self.log_c).expand(*k.shape[:3], 1))
 
 
 class GlaDecay(Evolution):
@@ -78,7 +76,6 @@ class GlaDecay(Evolution):
         head_width(n_state, n_heads)
         self.n_heads = n_heads
         self.temperature = temperature
-        self.per_channel = per_channel
         outputs = n_state if per_channel else n_heads
         self.gate = nn.Sequential(
             nn.Linear(d_model, rank, bias=False), nn.Linear(rank, outputs, bias=True)
@@ -86,7 +83,7 @@ class GlaDecay(Evolution):
 
     def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h t n"]) -> Transition:
         log_decay = F.logsigmoid(self.gate(x)) / self.temperature
-        return Transition(log_decay=_per_head(log_decay, self.n_heads, self.per_channel))
+        return Transition(log_decay=rearrange(log_decay, "b t (h m) -> b h t m", h=self.n_heads))
 
 
 class Mamba2Decay(Evolution):
@@ -105,12 +102,12 @@ class Mamba2Decay(Evolution):
         n_state: int,
         n_heads: int,
         per_channel: bool,
-        rate_range: tuple[float, float],
-        step_range: tuple[float, float],
+        rate_range: Sequence[float],
+        step_range: Sequence[float],
     ) -> None:
         super().__init__()
         width = head_width(n_state, n_heads)
-        self.rate_range, self.step_range = tuple(rate_range), tuple(step_range)
+        self.rate_range, self.step_range = rate_range, step_range
         self.step = nn.Linear(d_model, n_heads)
         self.log_rate = nn.Parameter(torch.empty(n_heads, width if per_channel else 1))
         self.reset_special()
@@ -126,8 +123,6 @@ class Mamba2Decay(Evolution):
     def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h t n"]) -> Transition:
         step_size = rearrange(F.softplus(self.step(x)), "b t h -> b h t")
         log_decay = -step_size.unsqueeze(-1) * self.log_rate.exp().unsqueeze(-2)
-        if log_decay.shape[-1] == 1:
-            log_decay = log_decay.squeeze(-1)
         return Transition(log_decay=log_decay, step_size=step_size)
 
 
@@ -186,9 +181,9 @@ class ExpForget(Evolution):
     has_decay = True
     may_grow = True
 
-    def __init__(self, d_model: int, n_heads: int, gate_range: tuple[float, float]) -> None:
+    def __init__(self, d_model: int, n_heads: int, gate_range: Sequence[float]) -> None:
         super().__init__()
-        self.gate_range = tuple(gate_range)
+        self.gate_range = gate_range
         self.forget = nn.Linear(d_model, n_heads)
         self.reset_special()
 
@@ -196,16 +191,9 @@ class ExpForget(Evolution):
         """W = 0, and exp(bias) = sigmoid(g) with g spread over `gate_range`, as in xLSTM."""
         with torch.no_grad():
             self.forget.weight.zero_()
-            gates = torch.linspace(*self.gate_range, self.forget.out_features)
+            low, high = self.gate_range
+            gates = torch.linspace(low, high, self.forget.out_features)
             self.forget.bias.copy_(F.logsigmoid(gates))
 
     def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h t n"]) -> Transition:
-        return Transition(log_decay=rearrange(self.forget(x), "b t h -> b h t"))
-
-
-def _per_head(
-    values: Float[Tensor, "b t c"], n_heads: int, per_channel: bool
-) -> Float[Tensor, "b h t"] | Float[Tensor, "b h t n"]:
-    if per_channel:
-        return rearrange(values, "b t (h n) -> b h t n", h=n_heads)
-    return rearrange(values, "b t h -> b h t")
+        return Transition(log_decay=rearrange(self.forget(x), "b t h -> b h t 1"))

@@ -37,7 +37,9 @@ def linear_terms(
         return [Term(1.0, readout.feature_map(q), readout.feature_map(k), transition)]
     assert readout.polynomial is not None
     return [
-        Term(a, *(q, k, transition) if p == 1 else (_power(q, p), _power(k, p), transition.power(p)))
+        Term(
+            a, *(q, k, transition) if p == 1 else (_power(q, p), _power(k, p), transition.power(p))
+        )
         for p, a in enumerate(readout.polynomial)
         if a != 0
     ]

@@ -5,9 +5,7 @@ from coefdyn.mixer.linear import chunk_size
 FORMS = ("quadratic", "linear", "definition")
 
 
-def cheapest_form(
-    length: int, n: int, p: int, widths: list[int], has_direction: bool
-) -> str:
+def cheapest_form(length: int, n: int, p: int, widths: list[int], has_direction: bool) -> str:
     """Quadratic or linear, by an estimate of multiply-adds per head; `widths` are feature widths.
 
     The constants are fitted to `benchmark.py suite=mixer` on a CPU.

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from coefdyn.mixer.chunks import carry, carry_adjoint, carry_gradients, chunks_of_time, cut, join
+from coefdyn.mixer.chunks import carry, carry_adjoint, carry_gradients, chunks_of_time, cut
 from coefdyn.mixer.transition import Transition
 
 # Steps per chunk. With a Householder the triangular solve must stay short to keep float32 accurate.
@@ -22,12 +22,15 @@ def linear_form(
     transition: Transition,
 ) -> Float[Tensor, "b h t p"]:
     """sum_{j <= i} (q_i . h_ij) v_j, chunk by chunk with a state of n x p; k are scaled keys."""
-    per_channel = transition.log_decay is not None and transition.log_decay.ndim == 4
-    size = min(chunk_size(transition.direction is not None, per_channel), q.shape[2])
-    chunks = chunks_of_time(q, k, transition, size)
-    value = cut(v, size)
-    state = Scan.apply(chunks.key.mT @ value, chunks.decay, chunks.erase, chunks.write)
-    return join(chunks.query @ state + chunks.inside @ value, like=v)
+    size = min(chunk_size(transition.direction is not None, transition.per_channel), q.shape[2])
+    query, key, value = (x.flatten(0, 1) for x in (q, k, v))
+    chunks = chunks_of_time(query, key, transition.map(lambda x: x.flatten(0, 1)), size)
+    values = cut(value, size)
+    update = chunks.key.mT @ values
+    state = Scan.apply(update, chunks.decay, chunks.erase, chunks.write)  # type: ignore[no-untyped-call]
+    assert chunks.inside is not None
+    y = chunks.query @ state + chunks.inside @ values
+    return y.flatten(1, 2)[:, : q.shape[2]].unflatten(0, q.shape[:2])
 
 
 def chunk_size(has_direction: bool, per_channel: bool) -> int:
@@ -61,7 +64,7 @@ class Scan(torch.autograd.Function):
         ctx.save_for_backward(*inputs[1:], output)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         *parts, states = ctx.saved_tensors
         d_end = torch.zeros_like(grad)  # at the end of each chunk: also the gradient of U_c
         steps = _per_chunk(grad.shape[1], *parts)

@@ -44,7 +44,7 @@ def _group(
 ) -> Float[Tensor, "b h t p"]:
     rows = []
     keys = k[:, :, :0]
-    decay, w, beta = transition.channel_decay, transition.direction, transition.strength
+    decay, w, beta = transition.log_decay, transition.direction, transition.strength
     for i in range(q.shape[2]):
         if decay is not None:
             keys = keys * decay[:, :, i : i + 1].exp()

@@ -1,6 +1,6 @@
 """The quadratic form: any A_t with any phi, in tiles that stay in cache and are never stored."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -8,19 +8,19 @@ from jaxtyping import Float
 from torch import Tensor
 
 from coefdyn.mixer.chunks import (
+    Chunks,
     carry,
     carry_adjoint,
     carry_gradients,
     chunks_of_time,
     cut,
-    join,
 )
 from coefdyn.mixer.readout import Readout
 from coefdyn.mixer.transition import Transition
 
 ROWS = 32  # steps per tile
 ROWS_HOUSEHOLDER = 16  # as in linear.py: the triangular solve must stay short
-TILE_ELEMENTS = {"cpu": 2**19}  # scores per tile: they fit a core's L2 cache
+TILE_ELEMENTS = {"cpu": 2**20}  # scores per tile: they stay in cache, and calls stay few
 TILE_ELEMENTS_ELSEWHERE = 2**25
 
 
@@ -37,166 +37,241 @@ def quadratic_form(
     With `shift`, each row's largest score is taken off before phi, and returned: for exponential
     readouts this is the logarithm of the row's unit.
     """
-    size = min(ROWS if transition.direction is None else ROWS_HOUSEHOLDER, q.shape[2])
-    if transition.direction is None and transition.log_decay is None:
-        parts = Parts(cut(q, size), cut(k, size), None, None, None, None, cut(v, size))
-    else:
-        chunks = chunks_of_time(q, k, transition, size)
-        parts = Parts(
-            chunks.query,
-            chunks.key,
-            chunks.inside,
-            chunks.decay,
-            chunks.erase,
-            chunks.write,
-            cut(v, size),
-        )
-    total, unit = ReadoutSum.apply(*parts, readout, shift)
-    return join(total, like=v), join(unit, like=v) if shift else None
-
-
-class Parts(NamedTuple):
-    """The tensors of a tiled sum: those of `Chunks`, and the values. `inside` is absent where
-    A_t = I: then a tile's own keys are read as the earlier ones are, under a causal mask."""
-
-    query: Tensor
-    key: Tensor
-    inside: Tensor | None
-    decay: Tensor | None
-    erase: Tensor | None
-    write: Tensor | None
-    value: Tensor
-
-    def take(self, index: Any) -> "Parts":
-        return Parts(*(part if part is None else part[index] for part in self))
+    parts = (q, k, v, transition.log_decay, transition.direction, transition.strength)
+    flat = [part if part is None else part.flatten(0, 1) for part in parts]
+    total, unit = ReadoutSum.apply(*flat, readout, shift)  # type: ignore[no-untyped-call]
+    return total.unflatten(0, q.shape[:2]), unit.unflatten(0, q.shape[:2]) if shift else None
 
 
 class ReadoutSum(torch.autograd.Function):
-    """sum_j phi(score_ij) v_j over tiles of rows, scores recomputed in the backward pass."""
+    """sum_j phi(score_ij) v_j, group by group of heads; all is recomputed in the backward pass.
+
+    Only inputs, outputs and one group's tiles are in memory at a time.
+    """
 
     @staticmethod
-    def forward(*inputs: Any) -> tuple[Float[Tensor, "g c s p"], Float[Tensor, "g c s"]]:
-        parts, readout, shift = Parts(*inputs[:-2]), inputs[-2], inputs[-1]
-        total = torch.empty_like(parts.value)
-        unit = parts.value.new_zeros(total.shape[:3] if shift else (0, 0, 0))
-        for group in _groups(parts.query):
-            heads = parts.take(group)
-            values = heads.value.flatten(1, 2)
-            for c, keys in _keys_seen(heads):
-                score = _scores(heads, keys, c, shift)
-                if shift:
-                    unit[group, c] = score.amax(-1)
-                    score.sub_(unit[group, c].unsqueeze(-1))
-                alpha = _causal(readout(score), 0.0)
-                total[group, c] = _narrow(alpha, values[:, : alpha.shape[-1]])
+    def forward(
+        q: Float[Tensor, "g t n"],
+        k: Float[Tensor, "g t n"],
+        v: Float[Tensor, "g t p"],
+        log_decay: Float[Tensor, "g t m"] | None,
+        direction: Float[Tensor, "g t n"] | None,
+        strength: Float[Tensor, "g t"] | None,
+        readout: Readout,
+        shift: bool,
+    ) -> tuple[Float[Tensor, "g t p"], Float[Tensor, "g s"]]:
+        length = q.shape[1]
+        total = torch.empty_like(v)
+        unit = v.new_empty(v.shape[0], length if shift else 0)
+        for heads in _groups(q):
+            inputs = Inputs(q, k, log_decay, direction, strength).take(heads)
+            group_total, group_unit = _sum_group(_chunks(inputs), v[heads], readout, shift)
+            total[heads] = group_total[:, :length]
+            unit[heads] = group_unit[:, :length]
         return total, unit
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        ctx.readout, ctx.shift = inputs[-2:]
+        *tensors, ctx.readout, ctx.shift = inputs
         ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(*inputs[:-2], output[1])
+        ctx.save_for_backward(*tensors, output[1])
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        *saved, unit = ctx.saved_tensors
-        parts = Parts(*saved)
-        grads = Parts(*(part if part is None else torch.zeros_like(part) for part in parts))
-        for group in _groups(parts.query):
-            heads, d_heads = parts.take(group), grads.take(group)
-            values, d_values = heads.value.flatten(1, 2), d_heads.value.flatten(1, 2)
-            d_keys = torch.zeros_like(heads.key.flatten(1, 2).mT.contiguous())
-            seen = [(c, keys.clone() if parts.inside is not None else keys)
-                    for c, keys in _keys_seen(heads)]  # fmt: skip
-            for c, keys in reversed(seen):
-                score = _scores(heads, keys, c, ctx.shift)
-                if ctx.shift:
-                    score.sub_(unit[group, c].unsqueeze(-1))
-                alpha = _causal(ctx.readout(score), 0.0)
-                reach = alpha.shape[-1]
-                d_total = grad[group, c]
-                d_values[:, :reach] += _narrow(alpha.mT, d_total)
-                d_alpha = d_total @ values[:, :reach].mT
-                d_score = _causal(ctx.readout.backward(d_alpha, score, alpha), 0.0)
-                _pull_back_scores(heads, d_heads, keys, d_keys, c, d_score)
-            if parts.inside is None:
-                d_heads.key.copy_(d_keys.mT.unflatten(1, d_heads.key.shape[1:3]))
-        return *grads, None, None
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, *transition, unit = ctx.saved_tensors
+        inputs = Inputs(q, k, *transition)
+        d_inputs = [x if x is None else torch.empty_like(x) for x in inputs]
+        d_v = torch.empty_like(v)
+        for heads in _groups(q):
+            chunks, pull_back = _differentiable_chunks(inputs.take(heads))
+            d_chunks, group_d_v = _pull_back_group(
+                chunks, v[heads], grad[heads], unit[heads], ctx.readout, ctx.shift
+            )
+            d_v[heads] = group_d_v[:, : v.shape[1]]
+            for target, value in zip(d_inputs, pull_back(d_chunks), strict=True):
+                if target is not None and value is not None:
+                    target[heads] = value
+        d_q, d_k, *d_transition = d_inputs
+        return d_q, d_k, d_v, *d_transition, None, None
 
 
-def _keys_seen(heads: Parts) -> Iterator[tuple[int, Float[Tensor, "g n r"]]]:
+class Inputs(NamedTuple):
+    """What the scores of a group of heads depend on."""
+
+    q: Float[Tensor, "g t n"]
+    k: Float[Tensor, "g t n"]
+    log_decay: Float[Tensor, "g t m"] | None
+    direction: Float[Tensor, "g t n"] | None
+    strength: Float[Tensor, "g t"] | None
+
+    def take(self, heads: slice) -> "Inputs":
+        return self._replace(**{n: x[heads] for n, x in self._asdict().items() if x is not None})
+
+
+def _chunks(inputs: Inputs) -> Chunks:
+    """Chunks of a tile's rows. Where A_t = I they have no scores `inside`: a tile's own keys are
+    then read as the earlier ones are, under a causal mask."""
+    q, k, *parts = inputs
+    transition = Transition(*parts)
+    size = min(ROWS if transition.direction is None else ROWS_HOUSEHOLDER, q.shape[1])
+    if transition.is_identity:
+        return Chunks(cut(q, size), cut(k, size), None, None, None, None)
+    return chunks_of_time(q, k, transition, size)
+
+
+def _differentiable_chunks(
+    inputs: Inputs,
+) -> tuple[Chunks, Callable[[Chunks], Inputs]]:
+    """The chunks of `inputs`, and the map from gradients of the former to those of the latter."""
+    if all(x is None for x in inputs[2:]):  # A_t = I: chunks are views
+        length = inputs.q.shape[1]
+        return _chunks(inputs), lambda d_chunks: inputs._replace(
+            q=d_chunks.query.flatten(1, 2)[:, :length], k=d_chunks.key.flatten(1, 2)[:, :length]
+        )
+
+    # vjp takes and returns tensors only, so absent parts are left out on both sides.
+    given = [name for name, x in inputs._asdict().items() if x is not None]
+    found: list[str] = []
+
+    def present(*tensors: Tensor) -> tuple[Tensor, ...]:
+        chunks = _chunks(inputs._replace(**dict(zip(given, tensors, strict=True))))
+        found[:] = [name for name, x in chunks._asdict().items() if x is not None]
+        return tuple(getattr(chunks, name) for name in found)
+
+    outputs, vjp = torch.func.vjp(present, *(getattr(inputs, name) for name in given))[:2]
+    absent = dict.fromkeys(Chunks._fields)
+    chunks = Chunks(**{**absent, **dict(zip(found, outputs, strict=True))})
+
+    def pull_back(d_chunks: Chunks) -> Inputs:
+        grads = vjp(tuple(getattr(d_chunks, name) for name in found))
+        return inputs._replace(**dict(zip(given, grads, strict=True)))
+
+    return chunks, pull_back
+
+
+def _sum_group(
+    chunks: Chunks, v: Float[Tensor, "g t p"], readout: Readout, shift: bool
+) -> tuple[Float[Tensor, "g s p"], Float[Tensor, "g r"]]:
+    size = chunks.query.shape[2]
+    values = cut(v, size).flatten(1, 2)
+    totals, units = [], []
+    for c, keys in _keys_seen(chunks):
+        score = _scores(chunks, keys, c, shift)
+        if shift:
+            units.append(score.amax(-1))
+            score.sub_(units[-1].unsqueeze(-1))
+        alpha = _causal(readout(score))
+        totals.append(_narrow(alpha, values[:, : alpha.shape[-1]]))
+    return torch.cat(totals, dim=1), torch.cat(units, dim=1) if shift else v[:, :0, 0]
+
+
+def _pull_back_group(
+    chunks: Chunks,
+    v: Float[Tensor, "g t p"],
+    grad: Float[Tensor, "g t p"],
+    unit: Float[Tensor, "g r"],
+    readout: Readout,
+    shift: bool,
+) -> tuple[Chunks, Float[Tensor, "g s p"]]:
+    """Gradients of a group's chunks and values (padded)."""
+    size = chunks.query.shape[2]
+    values, d_totals = cut(v, size).flatten(1, 2), cut(grad, size)
+    units = cut(unit, size) if shift else unit
+    d_chunks = chunks._replace(
+        **{n: torch.empty_like(x) for n, x in chunks._asdict().items() if x is not None}
+    )
+    d_values = torch.zeros_like(values)
+    d_keys = values.new_zeros(values.shape[0], chunks.query.shape[-1], values.shape[1])
+    seen = [(c, keys.clone() if chunks.inside is not None else keys)
+            for c, keys in _keys_seen(chunks)]  # fmt: skip
+    for c, keys in reversed(seen):
+        score = _scores(chunks, keys, c, shift)
+        if shift:
+            score.sub_(units[:, c].unsqueeze(-1))
+        alpha = _causal(readout(score))
+        reach = alpha.shape[-1]
+        d_values[:, :reach] += _narrow(alpha.mT, d_totals[:, c])
+        d_alpha = torch.bmm(d_totals[:, c], values[:, :reach].mT)
+        d_score = _causal(readout.backward(d_alpha, score, alpha))
+        _pull_back_scores(chunks, d_chunks, keys, d_keys, c, d_score)
+    if chunks.inside is None:
+        d_chunks.key.copy_(d_keys.mT.unflatten(1, d_chunks.key.shape[1:3]))
+    return d_chunks, d_values
+
+
+def _keys_seen(chunks: Chunks) -> Iterator[tuple[int, Float[Tensor, "g n r"]]]:
     """Each chunk with the keys it reads, channels first and as they stand at its start.
 
     Where A_t = I they include the chunk's own. One buffer: copy what is to be kept.
     """
-    keys = heads.key.flatten(1, 2).mT.contiguous()
-    size = heads.query.shape[2]
-    for c in range(heads.query.shape[1]):
-        start = c * size
-        if heads.inside is None:
-            yield c, keys[..., : start + size]
-            continue
-        past = keys[..., :start]
-        yield c, past
-        step = heads.take((slice(None), c))
-        past.copy_(carry(past, step.decay, step.erase, step.write))
+    keys = chunks.key.flatten(1, 2).mT.contiguous()
+    size = chunks.query.shape[2]
+    for c in range(chunks.query.shape[1]):
+        if chunks.inside is None:
+            yield c, keys[..., : (c + 1) * size]
+        else:
+            past = keys[..., : c * size]
+            yield c, past
+            past.copy_(carry(past, *chunks.carrier(c)))
 
 
 def _scores(
-    heads: Parts, keys: Float[Tensor, "g n r"], c: int, shift: bool
+    chunks: Chunks, keys: Float[Tensor, "g n r"], c: int, shift: bool
 ) -> Float[Tensor, "g s j"]:
-    score = heads.query[:, c] @ keys
-    if heads.inside is not None:
-        score = torch.cat([score, heads.inside[:, c]], dim=-1)
-    return _causal(score, -torch.inf) if shift else score
+    score = torch.bmm(chunks.query[:, c], keys)
+    if chunks.inside is not None:
+        score = torch.cat([score, chunks.inside[:, c]], dim=-1)
+    if shift:
+        rows = score.shape[-2]
+        score[..., -rows:] += score.new_full((rows, rows), -torch.inf).triu(1)
+    return score
 
 
 def _pull_back_scores(
-    heads: Parts,
-    d_heads: Parts,
+    chunks: Chunks,
+    d_chunks: Chunks,
     keys: Float[Tensor, "g n r"],
     d_keys: Float[Tensor, "g n t"],
     c: int,
     d_score: Float[Tensor, "g s j"],
 ) -> None:
-    """Add one tile's gradients to those of query, key, inside and the carry.
+    """One tile's gradients of query, key, inside and the carry.
 
     On entry `d_keys` is the gradient of the keys as the next chunk sees them, on return as this
     one does.
     """
     past = keys.shape[-1]
     d_past = d_score[..., :past]
-    d_heads.query[:, c] = _narrow(d_past, keys.mT)
-    if heads.inside is not None and d_heads.inside is not None:
-        d_heads.inside[:, c] = d_score[..., past:]
-        d_heads.key[:, c] = d_keys[..., past : past + d_score.shape[-2]].mT
+    d_chunks.query[:, c] = _narrow(d_past, keys.mT)
+    if d_chunks.inside is not None:
+        d_chunks.inside[:, c] = d_score[..., past:]
+        d_chunks.key[:, c] = d_keys[..., past : past + d_score.shape[-2]].mT
         d_end = d_keys[..., :past]
-        step, d_step = heads.take((slice(None), c)), d_heads.take((slice(None), c))
-        found = carry_gradients(keys, d_end, step.decay, step.erase, step.write)
-        for target, value in zip((d_step.decay, d_step.erase, d_step.write), found, strict=True):
+        carrier = chunks.carrier(c)
+        for target, value in zip(
+            d_chunks.carrier(c), carry_gradients(keys, d_end, *carrier), strict=True
+        ):
             if target is not None and value is not None:
                 target.copy_(value)
-        d_end.copy_(carry_adjoint(d_end, step.decay, step.erase, step.write))
-    d_keys[..., :past] += heads.query[:, c].mT @ d_past
+        d_end.copy_(carry_adjoint(d_end, *carrier))
+    d_keys[..., :past] += torch.bmm(chunks.query[:, c].mT, d_past)
 
 
-def _causal(tile: Float[Tensor, "g s j"], fill: float) -> Float[Tensor, "g s j"]:
-    """Fill what lies above the diagonal, in place: row r of a tile ends at its own step."""
-    rows, columns = tile.shape[-2:]
-    above = torch.ones(rows, rows, dtype=torch.bool, device=tile.device).triu(1)
-    tile[..., columns - rows :].masked_fill_(above, fill)
+def _causal(tile: Float[Tensor, "g s j"]) -> Float[Tensor, "g s j"]:
+    """Zero what lies above the diagonal, in place: row r of a tile ends at its own step."""
+    tile[..., -tile.shape[-2] :].tril_()
     return tile
 
 
 def _narrow(a: Float[Tensor, "g i j"], b: Float[Tensor, "g j p"]) -> Float[Tensor, "g i p"]:
     """a @ b as (b^T a^T)^T: for a narrow b, BLAS is up to six times faster with wide outputs."""
-    return (b.mT @ a.mT).mT
+    return torch.bmm(b.mT, a.mT).mT
 
 
-def _groups(query: Float[Tensor, "g c s n"]) -> Iterator[slice]:
+def _groups(q: Float[Tensor, "g t n"]) -> Iterator[slice]:
     """Slices of heads whose tiles of scores fit the cache."""
-    heads, chunks, size, _ = query.shape
-    budget = TILE_ELEMENTS.get(query.device.type, TILE_ELEMENTS_ELSEWHERE)
-    step = max(1, budget // (size * size * chunks))
+    heads, length, _ = q.shape
+    budget = TILE_ELEMENTS.get(q.device.type, TILE_ELEMENTS_ELSEWHERE)
+    step = max(1, budget // (ROWS * length))
     for start in range(0, heads, step):
         yield slice(start, min(start + step, heads))

@@ -17,8 +17,8 @@ def recurrent_step(
     written = k.mT * v
     if state is None:
         return q @ written, written
-    if transition.channel_decay is not None:
-        state = state * transition.channel_decay.exp().mT
+    if transition.log_decay is not None:
+        state = state * transition.log_decay.exp().mT
     if transition.direction is not None and transition.strength is not None:
         w = transition.direction
         state = state - transition.strength.unsqueeze(-1) * w.mT * (w @ state)

@@ -27,9 +27,6 @@ class Scaling(nn.Module):
     ) -> Float[Tensor, "#b #h #t"]:
         raise NotImplementedError
 
-    def reset_special(self) -> None:
-        """Initial values that a general init scheme must not overwrite."""
-
 
 class One(Scaling):
     """b_j = 1."""

@@ -1,4 +1,4 @@
-"""The sequence model of a block: projections and preprocessing around a point of the design space."""
+"""The sequence model of a block: projections and preprocessing around a `Design`."""
 
 import logging
 from collections.abc import Callable
@@ -86,7 +86,9 @@ class SequenceMixer(nn.Module):
         """The recurrent form: one token, constant time and memory."""
         check_input(x, self.d_model)
         if self.design.recurrence_obstacle is not None:
-            raise ValueError(f"this design has no recurrent form: {self.design.recurrence_obstacle}")
+            raise ValueError(
+                f"this design has no recurrent form: {self.design.recurrence_obstacle}"
+            )
         past = None if state is None else state.past
         with torch.autocast(x.device.type, enabled=False):
             y, design_state = self.design.step(

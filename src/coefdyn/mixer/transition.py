@@ -13,30 +13,32 @@ from torch import Tensor
 class Transition:
     """A_t = (I - beta_t w_t w_t^T) diag(a_t) with a_t > 0 and |w_t| = 1.
 
-    `log_decay` is log a_t: absent (a = 1), one number per head, or one per channel. Per-channel
-    decays never exceed 1; a number per head may. `step_size` is Delta_t where A_t has one.
+    `log_decay` is log a_t: absent (a = 1), one number per head (m = 1), or one per channel
+    (m = n). Per-channel decays never exceed 1; a number per head may. `step_size` is Delta_t where
+    A_t has one. Leading axes are batch and head, or both in one.
     """
 
-    log_decay: Float[Tensor, "b h t"] | Float[Tensor, "b h t n"] | None = None
-    direction: Float[Tensor, "b h t n"] | None = None
-    strength: Float[Tensor, "b h t"] | None = None
-    step_size: Float[Tensor, "b h t"] | None = None
+    log_decay: Float[Tensor, "*b t m"] | None = None
+    direction: Float[Tensor, "*b t n"] | None = None
+    strength: Float[Tensor, "*b t"] | None = None
+    step_size: Float[Tensor, "*b t"] | None = None
 
     @property
-    def channel_decay(self) -> Float[Tensor, "b h t m"] | None:
-        """log a_t with a channel axis of size 1 (per head) or n (per channel)."""
-        if self.log_decay is None or self.log_decay.ndim == 4:
-            return self.log_decay
-        return self.log_decay.unsqueeze(-1)
+    def is_identity(self) -> bool:
+        return self.log_decay is None and self.direction is None
+
+    @property
+    def per_channel(self) -> bool:
+        return self.log_decay is not None and self.log_decay.shape[-1] > 1
 
     def matrices(self, like: Float[Tensor, "b h t n"]) -> Float[Tensor, "b h t n n"]:
         """A_t written out as n x n matrices, for `definition.py`; shaped as the keys `like`."""
         n = like.shape[-1]
         A = torch.eye(n, dtype=like.dtype, device=like.device).expand(*like.shape, n)
-        decay, w = self.channel_decay, self.direction
+        w = self.direction
         if w is not None and self.strength is not None:
             A = A - self.strength[..., None, None] * w.unsqueeze(-1) * w.unsqueeze(-2)
-        return A if decay is None else A * decay.exp().unsqueeze(-2)
+        return A if self.log_decay is None else A * self.log_decay.exp().unsqueeze(-2)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "Transition":
         """Apply `function` to every tensor held."""
@@ -47,7 +49,7 @@ class Transition:
         """The decay of degree-fold products of channels: h (x) h decays by a (x) a."""
         if degree == 0 or self.log_decay is None:
             return Transition()
-        if self.log_decay.ndim == 3:
+        if not self.per_channel:
             return Transition(log_decay=degree * self.log_decay)
         log_decay = self.log_decay
         for _ in range(degree - 1):
@@ -65,8 +67,8 @@ class Transition:
         """
         with torch.no_grad():
             rate = torch.zeros_like(log_scaling, dtype=torch.float64)
-            if self.channel_decay is not None:
-                rate = rate + self.channel_decay.amax(-1)
+            if self.log_decay is not None:
+                rate = rate + self.log_decay.amax(-1)
             total = rate.cumsum(-1)
             peak = log_scaling - total
             if previous is not None:
@@ -79,8 +81,7 @@ class Transition:
     ) -> "Transition":
         """The transition of e^(-m_t) h_t: log a_t + m_{t-1} - m_t, `before` being m_{-1}."""
         shift = torch.cat([before.to(log_unit), log_unit[..., :-1]], dim=-1) - log_unit
-        if self.log_decay is None:
-            return replace(self, log_decay=shift)
-        if self.log_decay.ndim == 4:
-            shift = shift.unsqueeze(-1)
-        return replace(self, log_decay=(self.log_decay + shift).to(self.log_decay.dtype))
+        log_decay = shift.unsqueeze(-1)
+        if self.log_decay is not None:
+            log_decay = self.log_decay + log_decay
+        return replace(self, log_decay=log_decay)

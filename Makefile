@@ -1,0 +1,40 @@
+PYTHON ?= python3
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the commands
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1|\2/' | column -t -s '|'
+
+.venv/.installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+.PHONY: setup
+setup: .venv/.installed ## Install into .venv
+
+.PHONY: test
+test: setup ## Run the tests, a few minutes
+	$(BIN)/pytest -n auto -m 'not slow and not gpu'
+
+.PHONY: test-slow
+test-slow: setup ## Run the long tests too: the full product of designs
+	$(BIN)/pytest -n auto -m 'not gpu'
+
+.PHONY: lint
+lint: setup ## Check format, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+.PHONY: format
+format: setup ## Apply format and lint fixes
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: bench
+bench: setup ## Measure the mixer's speed and memory against its bars
+	$(BIN)/python scripts/benchmark.py suite=mixer

@@ -1,0 +1,96 @@
+"""The paper's two residual blocks around a sequence mixer."""
+
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from coefdyn.mixer.sequence_mixer import MixerState, SequenceMixer
+from coefdyn.mixer.shapes import check_input, head_width
+
+EPS = 1e-6
+POST_NORMS = ("all", "head", "none")
+
+
+class SwiGLU(nn.Module):
+    """W_out (SiLU(W_gate x) * W_in x)."""
+
+    def __init__(self, d_model: int, d_mlp: int) -> None:
+        super().__init__()
+        self.inner = nn.Linear(d_model, 2 * d_mlp, bias=False)
+        self.outer = nn.Linear(d_mlp, d_model, bias=False)
+
+    def forward(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t d"]:
+        gate, inner = self.inner(x).chunk(2, dim=-1)
+        return self.outer(F.silu(gate) * inner)
+
+
+class PostNorm(nn.Module):
+    """RMSNorm of the sequence model's output, over all heads or over each on its own."""
+
+    def __init__(self, d_value: int, n_heads: int, over: str) -> None:
+        super().__init__()
+        if over not in POST_NORMS:
+            raise ValueError(
+                f"model.block.post_norm={over} is not known; choose from {', '.join(POST_NORMS)}"
+            )
+        self.groups = n_heads if over == "head" else 1
+        width = head_width(d_value, self.groups, "d_value")
+        self.norm = nn.Identity() if over == "none" else nn.RMSNorm(width, eps=EPS)
+
+    def forward(self, y: Float[Tensor, "b t m"]) -> Float[Tensor, "b t m"]:
+        grouped = rearrange(y, "b t (h p) -> b t h p", h=self.groups)
+        return rearrange(self.norm(grouped), "b t h p -> b t (h p)")
+
+
+class Block(nn.Module):
+    """Norm -> mixer -> Norm -> [Type 2: times SiLU(W_g x)] -> Linear -> residual; then, unless
+    d_mlp is None, Norm -> SwiGLU -> residual.
+
+    The figure's one Linear to v, q, k and gate is two here, the mixer's and `gate`: the same map.
+    """
+
+    def __init__(
+        self,
+        mixer: SequenceMixer,
+        d_model: int,
+        d_value: int,
+        n_heads: int,
+        d_mlp: int | None,
+        gated: bool,
+        post_norm: str,
+    ) -> None:
+        super().__init__()
+        self.d_model = d_model
+        self.norm = nn.RMSNorm(d_model, eps=EPS)
+        self.mixer = mixer
+        self.post_norm = PostNorm(d_value, n_heads, post_norm)
+        self.gate = nn.Linear(d_model, d_value, bias=False) if gated else None
+        self.output = nn.Linear(d_value, d_model, bias=False)
+        self.mlp = (
+            None
+            if d_mlp is None
+            else nn.Sequential(nn.RMSNorm(d_model, eps=EPS), SwiGLU(d_model, d_mlp))
+        )
+
+    def forward(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t d"]:
+        check_input(x, self.d_model)
+        inner = self.norm(x)
+        return self._finish(x, inner, self.mixer(inner))
+
+    def step(
+        self, x: Float[Tensor, "b 1 d"], state: MixerState | None
+    ) -> tuple[Float[Tensor, "b 1 d"], MixerState]:
+        """One token in the recurrent form."""
+        inner = self.norm(x)
+        y, state = self.mixer.step(inner, state)
+        return self._finish(x, inner, y), state
+
+    def _finish(
+        self, x: Float[Tensor, "b t d"], inner: Float[Tensor, "b t d"], y: Float[Tensor, "b t m"]
+    ) -> Float[Tensor, "b t d"]:
+        y = self.post_norm(y)
+        if self.gate is not None:
+            y = y * F.silu(self.gate(inner))
+        x = x + self.output(y)
+        return x if self.mlp is None else x + self.mlp(x)

@@ -1,0 +1,22 @@
+import pytest
+import torch
+
+from coefdyn.mixer import decayed_dot, linear, quadratic
+
+
+@pytest.fixture(autouse=True)
+def _one_thread_and_a_seed() -> None:
+    torch.set_num_threads(1)  # pytest-xdist runs a process per core
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks of 4 and 3 steps, so that short sequences have several and do not fill the last."""
+    monkeypatch.setattr(quadratic, "ROWS", 4)
+    monkeypatch.setattr(quadratic, "ROWS_HOUSEHOLDER", 3)
+    monkeypatch.setattr(quadratic, "TILE_ELEMENTS", {"cpu": 64})
+    monkeypatch.setattr(linear, "CHUNK", 4)
+    monkeypatch.setattr(linear, "CHUNK_PER_CHANNEL", 4)
+    monkeypatch.setattr(linear, "CHUNK_HOUSEHOLDER", 3)
+    monkeypatch.setattr(decayed_dot, "DIRECT", 2)
