@@ -70,22 +70,26 @@ def test_forms_equal_definition_at_small_sizes(evolution: str, batch: int, lengt
 @pytest.mark.parametrize("evolution", options("model/evolution"))
 @pytest.mark.parametrize("readout", ["exp", "softplus", "relu", "identity", "taylor_exp"])
 def test_float32_error_is_at_most_twice_that_of_the_loop(evolution: str, readout: str) -> None:
-    """Over one head's chunks of real size; rms over everything that y, or a gradient, holds."""
+    """rms error of y, and of the gradient of x, against float64, in each of 24 sequences.
+
+    The median over sequences: a few have a row sum near zero, which magnifies any rounding.
+    """
     normalization = "one" if readout == "identity" else "row_sum"
-    exact = designs.mixer((evolution, "inverse_sqrt", readout, normalization))
-    single = designs.mixer((evolution, "inverse_sqrt", readout, normalization), torch.float32)
+    choice = (evolution, "inverse_sqrt", readout, normalization)
+    single, exact = designs.mixer(choice, torch.float32), designs.mixer(choice)
     exact.load_state_dict(single.state_dict())
-    x = designs.inputs(single, 2, 40)
-    weight = torch.randn(2, 40, designs.SIZES["d_value"])
+    x = torch.randn(24, 40, designs.SIZES["d_model"], requires_grad=True)
+    weight = torch.randn(24, 40, designs.SIZES["d_value"])
     truth = designs.run(exact, "definition", x.detach().double().requires_grad_(), weight.double())
 
-    def errors(form: str) -> dict[str, float]:
-        found = designs.run(single, form, x, weight)
-        return {name: (found[name] - truth[name]).pow(2).mean().sqrt().item() for name in ("y", "x")}
+    def rms_error(found: dict[str, torch.Tensor], name: str) -> torch.Tensor:
+        return (found[name] - truth[name]).pow(2).mean((1, 2)).sqrt()
 
-    loop = errors("definition")
+    loop = designs.run(single, "definition", x, weight)
     for form in designs.forms(single):
-        for name, error in errors(form).items():
-            assert error <= 2 * loop[name], (
-                f"{form} form, {name}: rms error {error:.1e}, the loop's {loop[name]:.1e}"
-            )
+        found = designs.run(single, form, x, weight)
+        for name in ("y", "x"):
+            assert found[name].isfinite().all()
+            ratio = rms_error(found, name) / rms_error(loop, name)
+            # Not a number where the plain loop overflows, as it does where growth meets exp.
+            assert not ratio.nanmedian() > 2, f"{form} form, {name}: {ratio.nanmedian():.2f}"

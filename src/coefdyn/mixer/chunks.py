@@ -53,10 +53,12 @@ def chunks_of_time(
 ) -> Chunks:
     """Summarise every chunk; k are the scaled keys b_j k_j."""
     query, key = cut(q, size), cut(k, size)
-    # Counted from each chunk's start: a sum over the whole sequence would cost float32 digits.
-    c = None if transition.log_decay is None else cut(transition.log_decay, size).cumsum(-2)
-    from_start = None if c is None else exp(c)
-    to_end = None if c is None else exp(c[..., -1:, :] - c)
+    # Counted from each chunk's start, in float64: a long sum would cost float32 its last digits.
+    c = from_start = to_end = None
+    if transition.log_decay is not None:
+        c = cut(transition.log_decay, size).double().cumsum(-2)
+        from_start = exp(c).to(q.dtype)
+        to_end = exp(c[..., -1:, :] - c).to(q.dtype)
     decay = None if from_start is None else from_start[..., -1, :]
     if transition.direction is None or transition.strength is None:
         return Chunks(

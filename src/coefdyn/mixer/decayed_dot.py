@@ -3,21 +3,22 @@
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from torch import Tensor
 
-from coefdyn.mixer.numerics import exp
+from coefdyn.mixer.numerics import LOG2_E, exp
 
 # Channelwise decays are multiplied out directly below this size: larger blocks split in two.
 DIRECT = 4
 
 
 def decayed_dot(
-    x: Float[Tensor, "*b s n"], y: Float[Tensor, "*b s n"], c: Float[Tensor, "*b s m"] | None
+    x: Float[Tensor, "*b s n"], y: Float[Tensor, "*b s n"], c: Float64[Tensor, "*b s m"] | None
 ) -> Float[Tensor, "*b s s"]:
     """D_ij = sum_r x_ir y_jr exp(c_ir - c_jr) for j <= i, and 0 above the diagonal.
 
-    c is the running sum of log a_t, absent, for the whole head (m = 1) or per channel (m = n).
+    c is the running sum of log a_t, absent, for the whole head (m = 1) or per channel (m = n). It
+    is float64 whatever x and y are: differences of a float32 sum would lose the last digits.
     """
     if c is None:
         return (x @ y.mT).tril()
@@ -26,7 +27,8 @@ def decayed_dot(
         return product
     size = x.shape[-2]
     if size <= DIRECT:
-        decay = exp(c.unsqueeze(-2) - c.unsqueeze(-3) + _hide_above(x).unsqueeze(-1))
+        difference = (c.unsqueeze(-2) - c.unsqueeze(-3)).to(x.dtype)
+        decay = exp(difference + _hide_above(x).unsqueeze(-1))
         return (x.unsqueeze(-2) * y.unsqueeze(-3) * decay).sum(-1)
     return _split(x, y, c, size // 2)
 
@@ -38,28 +40,39 @@ class HeadDecayedDot(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        x: Float[Tensor, "*b s n"], y: Float[Tensor, "*b s n"], c: Float[Tensor, "*b s 1"]
+        x: Float[Tensor, "*b s n"], y: Float[Tensor, "*b s n"], c: Float64[Tensor, "*b s 1"]
     ) -> tuple[Float[Tensor, "*b s s"], Float[Tensor, "*b s s"]]:
-        decay = exp(c - c.mT + _hide_above(x))
-        return (x @ y.mT) * decay, decay
+        # What c loses in the precision of x goes into x and y: cheaper than float64 differences.
+        main, rest = _parts(c, x.dtype)
+        decay = torch.exp2(main - main.mT + _hide_above(x))
+        return ((x * rest) @ (y / rest).mT) * decay, decay
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        x, y, _ = inputs
         ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(x, y, output[1])
+        ctx.save_for_backward(*inputs, output[1])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        x, y, decay = ctx.saved_tensors
+        x, y, c, decay = ctx.saved_tensors
+        _, rest = _parts(c, x.dtype)
         grad = grad * decay
-        d_x, d_y = grad @ y, grad.mT @ x
+        d_x, d_y = (grad @ (y / rest)) * rest, (grad.mT @ (x * rest)) / rest
         # D depends on c_i as on the length of x_i, and on c_j as on one over the length of y_j.
-        return d_x, d_y, (x * d_x - y * d_y).sum(-1, keepdim=True)
+        return d_x, d_y, (x * d_x - y * d_y).sum(-1, keepdim=True).to(c.dtype)
+
+
+def _parts(
+    c: Float64[Tensor, "*b s 1"], dtype: torch.dtype
+) -> tuple[Float[Tensor, "*b s 1"], Float[Tensor, "*b s 1"]]:
+    """u and r with e^c = 2^u r: u in the given precision, r the factor near 1 that this loses."""
+    exact = c * LOG2_E
+    main = exact.to(dtype)
+    return main, torch.exp2(exact - main).to(dtype)
 
 
 def _split(
-    x: Float[Tensor, "*b s n"], y: Float[Tensor, "*b s n"], c: Float[Tensor, "*b s n"], half: int
+    x: Float[Tensor, "*b s n"], y: Float[Tensor, "*b s n"], c: Float64[Tensor, "*b s n"], half: int
 ) -> Float[Tensor, "*b s s"]:
     """Two triangles and the square between them, whose decay is split at the middle step.
 
@@ -67,7 +80,7 @@ def _split(
     """
     (x0, x1), (y0, y1), (c0, c1) = ((z[..., :half, :], z[..., half:, :]) for z in (x, y, c))
     middle = c0[..., -1:, :]
-    square = (x1 * exp(c1 - middle)) @ (y0 * exp(middle - c0)).mT
+    square = (x1 * exp(c1 - middle).to(x.dtype)) @ (y0 * exp(middle - c0).to(y.dtype)).mT
     first = decayed_dot(x0, y0, c0)
     above = square.new_zeros(1).expand(*first.shape[:-1], x1.shape[-2])
     return torch.cat(

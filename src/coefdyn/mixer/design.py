@@ -260,4 +260,4 @@ class Design(nn.Module):
         if self.normalization.uses_row_sum:
             total, row_sum = total[..., :-1], total[..., -1]
         rows = Rows(row_sum, log_unit, self.readout.nonnegative, start)
-        return total * self.normalization(x, rows).reciprocal().unsqueeze(-1)
+        return total / self.normalization(x, rows).unsqueeze(-1)

@@ -9,7 +9,7 @@ from torch import Tensor
 from coefdyn.mixer.chunks import carry, carry_adjoint, carry_gradients, chunks_of_time, cut
 from coefdyn.mixer.transition import Transition
 
-# Steps per chunk. With a Householder the triangular solve must stay short to keep float32 accurate.
+# Steps per chunk. With a Householder a longer triangular solve would cost float32 digits.
 CHUNK = 64
 CHUNK_PER_CHANNEL = 32
 CHUNK_HOUSEHOLDER = 16
