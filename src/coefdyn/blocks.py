@@ -73,7 +73,7 @@ class Block(nn.Module):
             else nn.Sequential(nn.RMSNorm(d_model, eps=EPS), SwiGLU(d_model, d_mlp))
         )
 
-    def forward(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t d"]:
+    def forward(self, x: Tensor) -> Float[Tensor, "b t d"]:
         check_input(x, self.d_model)
         inner = self.norm(x)
         return self._finish(x, inner, self.mixer(inner))

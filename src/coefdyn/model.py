@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from coefdyn.blocks import EPS, Block
@@ -45,7 +45,7 @@ class SequenceModel(nn.Module):
         self.head = nn.Linear(d_model, vocab_size, bias=False)
         initialize(self, init)
 
-    def forward(self, tokens: Int[Tensor, "b t"]) -> Float[Tensor, "b t v"]:
+    def forward(self, tokens: Tensor) -> Float[Tensor, "b t v"]:
         check_tokens(tokens)
         x = self.position(self.embedding(tokens))
         for block in self.blocks:
@@ -53,7 +53,7 @@ class SequenceModel(nn.Module):
         return self.head(self.norm(x))
 
     def step(
-        self, tokens: Int[Tensor, "b 1"], state: ModelState | None
+        self, tokens: Tensor, state: ModelState | None
     ) -> tuple[Float[Tensor, "b 1 v"], ModelState]:
         """One token at constant cost, where every mixer has a recurrent form."""
         check_tokens(tokens)

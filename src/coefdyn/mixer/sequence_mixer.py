@@ -68,7 +68,7 @@ class SequenceMixer(nn.Module):
     def output_class(self) -> OutputClass:
         return self.design.output_class
 
-    def forward(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t m"]:
+    def forward(self, x: Tensor) -> Float[Tensor, "b t m"]:
         check_input(x, self.d_model)
         form = self._form(x.shape[1])
         with torch.autocast(x.device.type, enabled=False):
@@ -81,7 +81,7 @@ class SequenceMixer(nn.Module):
         return rearrange(y, "b h t p -> b t (h p)").to(x.dtype)
 
     def step(
-        self, x: Float[Tensor, "b 1 d"], state: MixerState | None
+        self, x: Tensor, state: MixerState | None
     ) -> tuple[Float[Tensor, "b 1 m"], MixerState]:
         """The recurrent form: one token, constant time and memory."""
         check_input(x, self.d_model)
@@ -98,9 +98,7 @@ class SequenceMixer(nn.Module):
         y = rearrange(y, "b h t p -> b t (h p)").to(x.dtype)
         return y, MixerState(remembered, design_state)
 
-    def coefficients(
-        self, x: Float[Tensor, "b t d"]
-    ) -> tuple[Float[Tensor, "b h i j"], Float[Tensor, "b h i"]]:
+    def coefficients(self, x: Tensor) -> tuple[Float[Tensor, "b h i j"], Float[Tensor, "b h i"]]:
         """alpha_ij (zero for j > i) and eta_i in float64, whatever the backend."""
         check_input(x, self.d_model)
         with torch.autocast(x.device.type, enabled=False):

@@ -1,0 +1,249 @@
+"""Members are what their equations and traits say, numerically; they are found from conf/."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from coefdyn.mixer.level_sets import level_set
+from coefdyn.mixer.normalization import Rows
+from coefdyn.training.build import options
+from tests import designs
+
+READOUTS = options("model/readout")
+S = torch.linspace(-8, 8, 4001, dtype=torch.float64)
+
+EQUATIONS = {
+    "exp": torch.exp,
+    "softplus": lambda s: torch.log1p(torch.exp(s)),
+    "relu": lambda s: s.clamp(min=0),
+    "identity": lambda s: s,
+    "sigmoid": lambda s: 1 / (1 + torch.exp(-s)),
+    "elu_plus_one": lambda s: torch.where(s > 0, s + 1, torch.exp(s)),
+    "silu": lambda s: s / (1 + torch.exp(-s)),
+    "gelu": lambda s: s * (1 + torch.erf(s / math.sqrt(2))) / 2,
+    "tanh": lambda s: (torch.exp(s) - torch.exp(-s)) / (torch.exp(s) + torch.exp(-s)),
+    "relu_squared": lambda s: s.clamp(min=0) ** 2,
+    "polynomial": lambda s: s + s**2 / 2,
+    "taylor_exp": lambda s: 1 + s + s**2 / 2,
+}
+
+
+def elementwise() -> list[str]:
+    return [name for name in READOUTS if designs.slot("readout", name).feature_map is None]
+
+
+@pytest.mark.parametrize("name", sorted(EQUATIONS))
+def test_readout_equals_its_equation(name: str) -> None:
+    torch.testing.assert_close(designs.slot("readout", name)(S), EQUATIONS[name](S))
+
+
+@pytest.mark.parametrize("name", elementwise())
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_readout_is_finite_far_out(name: str, dtype: torch.dtype) -> None:
+    s = torch.tensor([-1e4, -100.0, -40.0, 40.0, 80.0], dtype=dtype, requires_grad=True)
+    alpha = designs.slot("readout", name)(s)
+    (grad,) = torch.autograd.grad(alpha.sum(), s)
+    assert alpha.isfinite().all()
+    assert grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", elementwise())
+def test_readout_backward_is_its_derivative(name: str) -> None:
+    readout = designs.slot("readout", name)
+    s = S[S != 0].clone().requires_grad_()
+    alpha = readout(s)
+    weight = torch.randn_like(s)
+    (expected,) = torch.autograd.grad(alpha, s, weight)
+    found = readout.backward(weight, s.detach(), alpha.detach())
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", READOUTS)
+def test_polynomial_trait_is_the_degree(name: str) -> None:
+    """Differences of order P + 1 vanish, those of order P do not."""
+    readout = designs.slot("readout", name)
+    points = readout(torch.linspace(-2, 2, 12, dtype=torch.float64)).numpy()
+    small = [p for p in range(1, 8) if np.abs(np.diff(points, p + 1)).max() < 1e-9]
+    if readout.feature_map is None:
+        assert readout.polynomial_degree == (small[0] if small else None)
+
+
+@pytest.mark.parametrize("name", READOUTS)
+def test_sign_trait(name: str) -> None:
+    readout = designs.slot("readout", name)
+    q, h = (5 * torch.randn(20_000, 3, dtype=torch.float64) for _ in range(2))
+    assert readout.nonnegative == bool((readout.measure(q, h) >= 0).all())
+
+
+@pytest.mark.parametrize("name", READOUTS)
+def test_homogeneity_trait(name: str) -> None:
+    """alpha(q, c h) = c^d alpha(q, h) for the trait's d, and for no degree where it has none."""
+    readout = designs.slot("readout", name)
+    q, h = (torch.randn(200, 3, dtype=torch.float64) for _ in range(2))
+    alpha, scaled = readout.measure(q, h), readout.measure(q, 1.7 * h)
+    holds = [d for d in range(5) if torch.allclose(scaled, 1.7**d * alpha)]
+    assert holds == ([] if readout.homogeneous is None else [readout.homogeneous])
+
+
+@pytest.mark.parametrize("name", elementwise())
+def test_exponential_trait(name: str) -> None:
+    readout = designs.slot("readout", name)
+    assert readout.exponential == torch.allclose(readout(S - 1.3), math.exp(-1.3) * readout(S))
+
+
+@pytest.mark.parametrize("name", elementwise())
+@pytest.mark.parametrize("eps", [1e-3, 0.05])
+def test_near_zero_set_is_where_the_readout_is_small(name: str, eps: float) -> None:
+    readout = designs.slot("readout", name)
+    intervals = readout.near_zero_set(eps)
+    s = torch.linspace(-30, 30, 200_001, dtype=torch.float64)
+    inside = torch.zeros_like(s, dtype=torch.bool)
+    near_an_end = torch.zeros_like(s, dtype=torch.bool)
+    for low, high in intervals:
+        inside |= (s >= low) & (s <= high)
+        near_an_end |= ((s - low).abs() < 1e-6) | ((s - high).abs() < 1e-6)
+    small = readout(s).abs() <= eps
+    assert (small == inside)[~near_an_end].all()
+
+
+@pytest.mark.parametrize("name", elementwise())
+def test_near_zero_set_agrees_with_root_finding(name: str) -> None:
+    readout = designs.slot("readout", name)
+    found = level_set(lambda s: readout(torch.tensor(s, dtype=torch.float64)).abs().item(), 0.02)
+    assert np.allclose(readout.near_zero_set(0.02), found, atol=1e-9)
+
+
+def test_the_papers_near_zero_ends() -> None:
+    """exp, elu + 1, softplus and sigmoid end between -6.908 and -6.906 at 1e-3: ties."""
+    for name in ("exp", "elu_plus_one", "softplus", "sigmoid"):
+        ((low, high),) = designs.slot("readout", name).near_zero_set(1e-3)
+        assert low == -math.inf
+        assert -6.9083 < high < -6.9062
+
+
+EVOLUTIONS = options("model/evolution")
+
+
+def example(name: str) -> tuple[torch.nn.Module, Tensor, Tensor]:
+    evolution = designs.mixer((name, "one", "identity", "one")).design.evolution
+    return (
+        evolution,
+        torch.randn(2, 9, 6, dtype=torch.float64),
+        torch.randn(2, 2, 9, 3, dtype=torch.float64),
+    )
+
+
+@pytest.mark.parametrize("name", EVOLUTIONS)
+def test_evolution_traits_agree_with_its_transition(name: str) -> None:
+    evolution, x, k = example(name)
+    transition = evolution(x, k)
+    assert evolution.has_decay == (transition.log_decay is not None)
+    assert evolution.has_direction == (transition.direction is not None)
+    assert evolution.has_direction == (transition.strength is not None)
+    assert evolution.has_step_size == (transition.step_size is not None)
+    if transition.log_decay is not None:
+        grows = bool((evolution(20 * x, k).log_decay > 0).any())
+        assert evolution.may_grow == grows
+        assert not (grows and transition.log_decay.shape[-1] > 1)
+    if transition.direction is not None:
+        torch.testing.assert_close(transition.direction.norm(dim=-1), torch.ones(2, 2, 9).double())
+        assert ((transition.strength > 0) & (transition.strength <= 2)).all()
+
+
+@pytest.mark.parametrize("name", EVOLUTIONS)
+def test_evolution_matrices_equal_their_equation(name: str) -> None:
+    """A_t written from the formulas of the design space, parameter by parameter."""
+    evolution, x, k = example(name)
+    eye = torch.eye(3, dtype=torch.float64)
+
+    def gla(part: torch.nn.Module) -> Tensor:
+        lambda_ = torch.sigmoid(part.gate(x)) ** (1 / 16)
+        return lambda_.unflatten(-1, (2, -1)).transpose(1, 2)
+
+    def mamba2(part: torch.nn.Module) -> Tensor:
+        delta = F.softplus(part.step(x)).mT.unsqueeze(-1)
+        return torch.exp(-delta * part.log_rate.exp().unsqueeze(1))
+
+    def diagonal(values: Tensor) -> Tensor:
+        return values.expand(2, 2, 9, 3).unsqueeze(-1) * eye
+
+    def householder(beta: Tensor | float) -> Tensor:
+        w = k / k.norm(dim=-1, keepdim=True)
+        beta = beta if isinstance(beta, float) else beta.mT[..., None, None]
+        return eye - beta * w.unsqueeze(-1) * w.unsqueeze(-2)
+
+    def learned(largest: float) -> Tensor:
+        return largest * torch.sigmoid(evolution.strength(x))
+
+    expected = {
+        "identity": lambda: eye.expand(2, 2, 9, 3, 3),
+        "constant": lambda: (0.95 * eye).expand(2, 2, 9, 3, 3),
+        "scalar_gla": lambda: diagonal(gla(evolution)),
+        "diagonal_gla": lambda: diagonal(gla(evolution)),
+        "scalar_mamba2": lambda: diagonal(mamba2(evolution)),
+        "diagonal_mamba2": lambda: diagonal(mamba2(evolution)),
+        "householder_key_fixed": lambda: householder(2.0),
+        "householder_free_fixed": lambda: householder(2.0),
+        "householder_key_learned": lambda: householder(learned(2.0)),
+        "householder_free_learned": lambda: householder(learned(2.0)),
+        "gated_householder": lambda: householder(learned(1.0)) @ diagonal(mamba2(evolution.decay)),
+        "diagonal_householder": lambda: householder(learned(1.0)) @ diagonal(gla(evolution.decay)),
+        "exp_forget": lambda: diagonal(evolution.forget(x).exp().mT.unsqueeze(-1)),
+    }[name]()
+    torch.testing.assert_close(evolution(x, k).matrices(like=k), expected)
+
+
+@pytest.mark.parametrize("name", options("model/scaling"))
+def test_scaling_equals_its_equation(name: str) -> None:
+    evolution = "householder_key_learned" if "strength" in name else "scalar_mamba2"
+    design = designs.mixer((evolution, name, "identity", "one")).design
+    x, k = torch.randn(2, 9, 6).double(), torch.randn(2, 2, 9, 3).double()
+    transition = design.evolution(x, k)
+    scaling, root = design.scaling, math.sqrt(3)
+    expected = {
+        "one": lambda: torch.ones(1).double(),
+        "inverse_sqrt": lambda: torch.ones(1).double() / root,
+        "gate": lambda: torch.sigmoid(scaling.gate(x)).mT,
+        "gate_inverse_sqrt": lambda: torch.sigmoid(scaling.gate(x)).mT / root,
+        "step_size": lambda: F.softplus(design.evolution.step(x)).mT,
+        "strength_inverse_sqrt": lambda: transition.strength / root,
+        "exp_input_inverse_sqrt": lambda: scaling.gate(x).exp().mT / root,
+    }[name]()
+    found = scaling(x, transition)
+    found = found.exp() if scaling.log_space else found
+    torch.testing.assert_close(*torch.broadcast_tensors(found, expected))
+    assert (found > 0).all()
+
+
+@pytest.mark.parametrize("name", options("model/normalization"))
+def test_normalization_equals_its_equation_and_traits(name: str) -> None:
+    eta = designs.mixer(("identity", "one", "identity", name)).design.normalization
+    x, total = torch.randn(2, 9, 6).double(), torch.randn(2, 2, 9).double()
+    expected = {
+        "one": lambda: torch.ones(2, 2, 9).double(),
+        "row_sum": lambda: total,
+        "power": lambda: (1.05 ** torch.arange(1, 10).double()).expand(2, 2, 9),
+        "exp_linear": lambda: eta.log_eta(x).exp().mT,
+        "mlstm": lambda: total.abs().clamp(min=1) / torch.sigmoid(eta.output_gate(x)).mT,
+    }[name]()
+    found = eta(x, Rows(total, None, nonnegative=False, start=0)).expand(2, 2, 9)
+    torch.testing.assert_close(found, expected)
+    doubled = eta(x, Rows(2 * total, None, nonnegative=False, start=0)).expand(2, 2, 9)
+    assert eta.uses_row_sum == (not torch.equal(found, doubled))
+    assert eta.scale_invariant == torch.allclose(doubled, 2 * found)
+    if eta.accepts_unit:
+        unit = torch.randn(2, 2, 9).double()
+        rows = Rows(total * torch.exp(-unit), unit, nonnegative=False, start=0)
+        torch.testing.assert_close(eta(x, rows) * torch.exp(unit), expected)
+
+
+@pytest.mark.parametrize("start", [0, 4])
+def test_power_counts_from_the_start_of_the_sequence(start: int) -> None:
+    eta = designs.slot("normalization", "power")
+    rows = Rows(None, None, nonnegative=True, start=start)
+    found = eta(torch.zeros(1, 2, 6), rows).flatten()
+    torch.testing.assert_close(found, 1.05 ** (torch.tensor([1.0, 2.0]) + start))
