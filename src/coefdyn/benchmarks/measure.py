@@ -1,0 +1,61 @@
+"""Timings that can be compared on a noisy machine, and peak memory."""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+
+import torch
+
+Run = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One case: `value` against `baseline`; `ok` where their ratio keeps the bar."""
+
+    suite: str
+    case: str
+    value: float
+    unit: str
+    baseline: float
+    ratio: float
+    bar: float
+    ok: bool
+
+    def as_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def result(suite: str, case: str, value: float, unit: str, baseline: float, bar: float) -> Result:
+    ratio = value / baseline
+    return Result(suite, case, value, unit, baseline, ratio, bar, ratio <= bar)
+
+
+def interleaved_medians(cases: Mapping[str, Run], repeats: int) -> dict[str, float]:
+    """Median milliseconds of each case, run in turn so that slow phases of the machine hit all."""
+    for run in cases.values():
+        run()
+    times: dict[str, list[float]] = {name: [] for name in cases}
+    for _ in range(repeats):
+        for name, run in cases.items():
+            start = time.perf_counter()
+            run()
+            times[name].append(1e3 * (time.perf_counter() - start))
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def peak_megabytes(run: Run) -> float:
+    """Largest sum of tensors allocated during `run` and alive together, from torch's own record."""
+    run()
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
+    ) as profile:
+        run()
+    assert profile.profiler is not None
+    records = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
+    total = peak = 0
+    for record in sorted(records, key=lambda record: record.start_ns()):
+        total += record.nbytes()
+        peak = max(peak, total)
+    return peak / 2**20
