@@ -7,6 +7,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from coefdyn.allocator import keep_freed_memory
 from coefdyn.benchmarks import mixer
 from coefdyn.training.build import ConfigError, compose
 
@@ -20,6 +21,7 @@ def main() -> int:
             f"suite={config.suite} format={config.format} is not known; "
             f"choose suite from {', '.join(SUITES)} and format from table, json"
         )
+    keep_freed_memory()
     torch.set_num_threads(config.threads)
     torch.manual_seed(0)
     table = Table("case", "value", "baseline", "ratio", "bar", "", title=f"suite={config.suite}")

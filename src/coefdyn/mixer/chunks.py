@@ -57,8 +57,8 @@ def chunks_of_time(
     c = from_start = to_end = None
     if transition.log_decay is not None:
         c = cut(transition.log_decay, size).double().cumsum(-2)
-        from_start = exp(c).to(q.dtype)
-        to_end = exp(c[..., -1:, :] - c).to(q.dtype)
+        from_start = exp(c.to(q.dtype))
+        to_end = exp((c[..., -1:, :] - c).to(q.dtype))
     decay = None if from_start is None else from_start[..., -1, :]
     if transition.direction is None or transition.strength is None:
         return Chunks(

@@ -80,7 +80,7 @@ def _split(
     """
     (x0, x1), (y0, y1), (c0, c1) = ((z[..., :half, :], z[..., half:, :]) for z in (x, y, c))
     middle = c0[..., -1:, :]
-    square = (x1 * exp(c1 - middle).to(x.dtype)) @ (y0 * exp(middle - c0).to(y.dtype)).mT
+    square = (x1 * exp((c1 - middle).to(x.dtype))) @ (y0 * exp((middle - c0).to(y.dtype))).mT
     first = decayed_dot(x0, y0, c0)
     above = square.new_zeros(1).expand(*first.shape[:-1], x1.shape[-2])
     return torch.cat(
