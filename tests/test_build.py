@@ -119,8 +119,8 @@ def test_every_layer_has_a_mixer_of_its_own() -> None:
 
 
 def test_auto_picks_by_length_and_reports_it() -> None:
-    mixer = build_mixer(compose(["model=mamba2"]))
-    mixer(torch.randn(1, 4, 128))
+    mixer = build_mixer(compose(["model=linear_attention"]))
+    mixer(torch.randn(1, 16, 128))
     assert mixer.form_used == "quadratic"
     mixer(torch.randn(1, 600, 128))
     assert mixer.form_used == "linear"

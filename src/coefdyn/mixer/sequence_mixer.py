@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from coefdyn.mixer.design import Design, DesignState, OutputClass
 from coefdyn.mixer.evolution import Evolution
-from coefdyn.mixer.features import feature_widths
 from coefdyn.mixer.forms import FORMS, cheapest_form
 from coefdyn.mixer.normalization import Normalization
 from coefdyn.mixer.preprocess import Preprocess
@@ -131,15 +130,9 @@ class SequenceMixer(nn.Module):
     def _form(self, length: int) -> str:
         form = self.backend
         if form == "auto":
-            form = "quadratic"
-            if self.design.recurrence_obstacle is None:
-                form = cheapest_form(
-                    length,
-                    self.width,
-                    self.value_width,
-                    feature_widths(self.design.readout, self.width),
-                    self.design.evolution.has_direction,
-                )
+            form = cheapest_form(
+                self.design.evolution, self.design.readout, length, self.width, self.value_width
+            )
             if form != self.form_used:
                 log.info("backend=auto: %s form at length %d", form, length)
         self.form_used = form
