@@ -131,3 +131,15 @@ def test_bad_tokens_get_a_sentence(tokens: torch.Tensor, message: str) -> None:
         model()(tokens)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_autocast_keeps_the_mixer_in_float32(name: str) -> None:
+    """Under bfloat16 autocast logits stay near the float32 ones: only projections are rounded."""
+    made = model(f"model={name}")
+    tokens = torch.randint(11, (2, 24))
+    exact = made(tokens)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = made(tokens)
+    assert rounded.isfinite().all()
+    assert (rounded - exact).norm() / exact.norm() < 0.05
