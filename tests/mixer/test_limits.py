@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from coefdyn.mixer.design import Design
+from coefdyn.mixer.design import Design, Projected
 from coefdyn.mixer.evolution import Evolution
 from coefdyn.mixer.normalization import Mlstm, Normalization, One, RowSum
 from coefdyn.mixer.readout import Exp, Identity, Kernel, Readout, Relu, Softplus
@@ -49,7 +49,7 @@ def outcome(
         torch.randn(*shape, dtype=torch.float64).to(dtype).requires_grad_()
         for shape in [(1, length, MODEL), *[(1, 2, length, WIDTH)] * 3]
     )
-    y = getattr(design, form)(x, q, k, v, k)
+    y = getattr(design, form)(Projected(x, q, k, v, k))
     inputs = (x, q, k, v, evolution.log_decay)
     grads = torch.autograd.grad(y, inputs, torch.randn(y.shape).to(dtype), materialize_grads=True)
     return [y, *grads]
@@ -159,11 +159,11 @@ def test_all_zero_rows_give_zero_and_no_gradient(readout: Readout, form: str) ->
     q = (torch.rand(1, 1, 5, WIDTH) + 0.1).requires_grad_()
     k = (-torch.rand(1, 1, 5, WIDTH) - 0.1).requires_grad_()
     v = torch.randn(1, 1, 5, WIDTH, requires_grad=True)
-    y = getattr(design, form)(x, q, k, v, k)
+    y = getattr(design, form)(Projected(x, q, k, v, k))
     grads = torch.autograd.grad(y.sum(), (q, k, v))
     assert y.eq(0).all()
     assert all(grad.eq(0).all() for grad in grads)
-    alpha, eta = design.coefficients(x, q, k, k)
+    alpha, eta = design.coefficients(Projected(x, q, k, v, k))
     assert (alpha / eta.unsqueeze(-1)).eq(0).all()
     guarded = design.normalization.guarded(design.rows(alpha))
     assert guarded is not None
@@ -178,7 +178,9 @@ def test_orthogonal_features_give_a_zero_row_no_gradient() -> None:
     q = torch.tensor([[[[1.0, -1.0]]]], requires_grad=True)
     k = torch.tensor([[[[-1.0, 1.0]]]], requires_grad=True)
     for form in ("definition", "quadratic", "linear"):
-        y = getattr(design, form)(torch.zeros(1, 1, MODEL), q, k, torch.ones(1, 1, 1, 2), k)
+        y = getattr(design, form)(
+            Projected(torch.zeros(1, 1, MODEL), q, k, torch.ones(1, 1, 1, 2), k)
+        )
         grads = torch.autograd.grad(y.sum(), (q, k))
         assert y.eq(0).all()
         assert all(grad.eq(0).all() for grad in grads)
@@ -192,9 +194,9 @@ def test_signed_row_sums_are_kept_away_from_zero() -> None:
     v = torch.tensor([[[[1.0], [3.0]]]])
     x = torch.zeros(1, 2, MODEL)
     for form in ("definition", "quadratic", "linear"):
-        y = getattr(design, form)(x, q, k, v, k)
+        y = getattr(design, form)(Projected(x, q, k, v, k))
         torch.testing.assert_close(y.flatten(), torch.tensor([1.0, (1.0 - 3.0) / 0.25]))
-    alpha, eta = design.coefficients(x, q, k, k)
+    alpha, eta = design.coefficients(Projected(x, q, k, v, k))
     assert eta.flatten().tolist() == [1.0, 0.25]
     guarded = design.normalization.guarded(design.rows(alpha))
     assert guarded is not None

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from coefdyn.mixer.design import Design
+from coefdyn.mixer.design import Design, Projected
 from coefdyn.mixer.evolution import Constant, Evolution, Householder
 from coefdyn.mixer.readout import Polynomial
 from coefdyn.mixer.transition import Transition
@@ -31,7 +31,8 @@ def same(one: Design, other: Design, form: str = "quadratic") -> None:
         for shape in [(2, 13, 6), (2, 2, 13, 3), (2, 2, 13, 3), (2, 2, 13, 2)]
     )
     torch.testing.assert_close(
-        getattr(one.double(), form)(x, q, k, v, k), getattr(other.double(), form)(x, q, k, v, k)
+        getattr(one.double(), form)(Projected(x, q, k, v, k)),
+        getattr(other.double(), form)(Projected(x, q, k, v, k)),
     )
 
 
@@ -111,9 +112,10 @@ def products(transition: Transition, k: Tensor) -> Tensor:
 
 def closed_form(name: str, mixer: torch.nn.Module, x: Tensor) -> Tensor:
     """The "Coefficients" column of Table 1: alpha/eta written out for each architecture."""
-    x, q, k, _, direction = mixer._inputs(x, None)
+    given = mixer.projected(x)
+    q, k = given.q, given.k
     root = q.shape[-1] ** 0.5
-    transition = mixer.design.evolution(x, direction)
+    transition = mixer.design.evolution(x, given.direction)
     dot = torch.einsum("bhin,bhijnm,bhjm->bhij", q, products(transition, k), k)
     causal = torch.ones(dot.shape[-2:], dtype=torch.bool).tril()
     beta, delta = transition.strength, transition.step_size
@@ -145,8 +147,7 @@ def test_coefficients_equal_the_closed_form_of_table_1(name: str) -> None:
     alpha, eta = mixer.coefficients(x)
     weights = alpha / eta.unsqueeze(-1)
     torch.testing.assert_close(weights, closed_form(name, mixer, x))
-    value = mixer._inputs(x, None)[3]
-    y = torch.einsum("bhij,bhjp->bihp", weights, value).flatten(2)
+    y = torch.einsum("bhij,bhjp->bihp", weights, mixer.projected(x).v).flatten(2)
     torch.testing.assert_close(mixer(x), y)
 
 

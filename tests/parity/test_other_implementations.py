@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from coefdyn.mixer.design import Design
+from coefdyn.mixer.design import Design, Projected
 from coefdyn.mixer.evolution import Evolution
 from coefdyn.mixer.normalization import Mlstm, One, RowSum
 from coefdyn.mixer.readout import Exp, Identity
@@ -67,7 +67,7 @@ def test_softmax_attention_equals_scaled_dot_product_attention() -> None:
     q, k, v = heads(WIDTH), heads(WIDTH), heads(VALUE)
     scaling = InverseSqrt(HEADS * WIDTH, HEADS)
     design = Design(designs.slot("evolution", "identity"), scaling, Exp(), RowSum(1e-6))
-    ours = design.quadratic(torch.zeros(BATCH, LENGTH, MODEL), q, k, v, k)
+    ours = design.quadratic(Projected(torch.zeros(BATCH, LENGTH, MODEL), q, k, v, k))
     theirs = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     assert_same(ours, theirs, (q, k, v), 2e-5)
 
@@ -84,7 +84,9 @@ def test_gated_deltanet_equals_qwen3_next(form: str) -> None:
     unit_q, unit_k = (F.normalize(z, dim=-1) for z in (q, k))
     evolution = GivenEvolution(Transition(log_decay.unsqueeze(-1), unit_k, beta))
     design = Design(evolution, Strength(HEADS * WIDTH, HEADS), Identity(), One())
-    ours = getattr(design, form)(torch.zeros(BATCH, LENGTH, MODEL), unit_q, unit_k, v, unit_k)
+    ours = getattr(design, form)(
+        Projected(torch.zeros(BATCH, LENGTH, MODEL), unit_q, unit_k, v, unit_k)
+    )
     theirs, _ = modeling_qwen3_next.torch_chunk_gated_delta_rule(
         *(z.transpose(1, 2) for z in (unit_q, unit_k, v, log_decay, beta))
     )
@@ -108,7 +110,7 @@ def test_mlstm_equals_mlstm_kernels(form: str, input_gate: float) -> None:
         evolution = GivenEvolution(Transition(F.logsigmoid(forget).unsqueeze(-1)))
         log_b = log_input - 0.5 * torch.tensor(float(WIDTH)).log()
         design = Design(evolution, GivenLogScaling(log_b), Identity(), normalization)
-        ours = getattr(design, form)(torch.zeros(BATCH, LENGTH, MODEL), q, k, v, k)
+        ours = getattr(design, form)(Projected(torch.zeros(BATCH, LENGTH, MODEL), q, k, v, k))
         theirs, _, _ = mlstm_parallel_fw(q, k, v, log_input, forget, eps=0.0)
         assert_same(ours, theirs, (q, k, v, forget, log_input), 1e-9)
     finally:

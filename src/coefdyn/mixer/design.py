@@ -31,6 +31,20 @@ class MissingTraitError(ValueError):
 
 
 @dataclass(frozen=True)
+class Projected:
+    """What a block projects from its input x, which A_t, b_j and eta_i may depend on too.
+
+    `direction` is what a Householder is made from: k, or a vector of its own.
+    """
+
+    x: Float[Tensor, "b t d"]
+    q: Float[Tensor, "b h t n"]
+    k: Float[Tensor, "b h t n"]
+    v: Float[Tensor, "b h t p"]
+    direction: Float[Tensor, "b h t n"]
+
+
+@dataclass(frozen=True)
 class Stream:
     """What the forms consume: queries, scaled keys b_j k_j, values and A_t.
 
@@ -56,10 +70,7 @@ class DesignState:
 
 
 class Design(nn.Module):
-    """y_i = sum_{j <= i} (alpha_ij / eta_i) v_j,  alpha_ij = phi(q_i^T A_i ... A_{j+1} b_j k_j).
-
-    x is what A_t, b_j and eta_i may depend on; `direction` is what a Householder is made from.
-    """
+    """y_i = sum_{j <= i} (alpha_ij / eta_i) v_j,  alpha_ij = phi(q_i^T A_i ... A_{j+1} b_j k_j)."""
 
     def __init__(
         self,
@@ -98,16 +109,11 @@ class Design(nn.Module):
         return obstacle(self.readout, self.evolution)
 
     def prepare(
-        self,
-        x: Float[Tensor, "b t d"],
-        q: Float[Tensor, "b h t n"],
-        k: Float[Tensor, "b h t n"],
-        v: Float[Tensor, "b h t p"],
-        direction: Float[Tensor, "b h t n"],
-        previous_unit: Float[Tensor, "b h 1"] | None = None,
+        self, given: Projected, previous_unit: Float[Tensor, "b h 1"] | None = None
     ) -> Stream:
-        transition = self.evolution(x, direction)
-        scale = self.scaling(x, transition)
+        q, k, v = given.q, given.k, self._values(given.v)
+        transition = self.evolution(given.x, given.direction)
+        scale = self.scaling(given.x, transition)
         if not self.uses_units:
             b = scale.exp() if self.scaling.log_space else scale
             return Stream(q, k * b.unsqueeze(-1), v, transition)
@@ -126,44 +132,23 @@ class Design(nn.Module):
             key_unit=unit,
         )
 
-    def quadratic(
-        self,
-        x: Float[Tensor, "b t d"],
-        q: Float[Tensor, "b h t n"],
-        k: Float[Tensor, "b h t n"],
-        v: Float[Tensor, "b h t p"],
-        direction: Float[Tensor, "b h t n"],
-    ) -> Float[Tensor, "b h t p"]:
-        stream = self.prepare(x, q, k, self._values(v), direction)
+    def quadratic(self, given: Projected) -> Float[Tensor, "b h t p"]:
+        stream = self.prepare(given)
         total, unit = self._quadratic_sum(stream, self.shifts_scores)
-        return self._normalize(x, total, stream.log_unit if unit is None else unit)
+        return self._normalize(given.x, total, stream.log_unit if unit is None else unit)
 
-    def linear(
-        self,
-        x: Float[Tensor, "b t d"],
-        q: Float[Tensor, "b h t n"],
-        k: Float[Tensor, "b h t n"],
-        v: Float[Tensor, "b h t p"],
-        direction: Float[Tensor, "b h t n"],
-    ) -> Float[Tensor, "b h t p"]:
-        stream = self.prepare(x, q, k, self._values(v), direction)
+    def linear(self, given: Projected) -> Float[Tensor, "b h t p"]:
+        stream = self.prepare(given)
         terms = linear_terms(self.readout, stream.q, stream.k, stream.transition)
         sums = [term.weight * linear_form(term.q, term.k, stream.v, term.transition)
                 for term in terms]  # fmt: skip
-        return self._normalize(x, torch.stack(sums).sum(0), stream.log_unit)
+        return self._normalize(given.x, torch.stack(sums).sum(0), stream.log_unit)
 
     def step(
-        self,
-        x: Float[Tensor, "b 1 d"],
-        q: Float[Tensor, "b h 1 n"],
-        k: Float[Tensor, "b h 1 n"],
-        v: Float[Tensor, "b h 1 p"],
-        direction: Float[Tensor, "b h 1 n"],
-        state: DesignState | None,
+        self, given: Projected, state: DesignState | None
     ) -> tuple[Float[Tensor, "b h 1 p"], DesignState]:
         """The recurrent form: one step."""
-        previous_unit = None if state is None else state.key_unit
-        stream = self.prepare(x, q, k, self._values(v), direction, previous_unit)
+        stream = self.prepare(given, None if state is None else state.key_unit)
         terms = linear_terms(self.readout, stream.q, stream.k, stream.transition)
         results = [
             recurrent_step(
@@ -175,30 +160,24 @@ class Design(nn.Module):
             [term.weight * y for term, (y, _) in zip(terms, results, strict=True)]
         ).sum(0)
         position = 0 if state is None else state.position
-        y = self._normalize(x, total, stream.log_unit, position)
+        y = self._normalize(given.x, total, stream.log_unit, position)
         return y, DesignState(position + 1, tuple(sum_ for _, sum_ in results), stream.key_unit)
 
-    def definition(
-        self,
-        x: Float[Tensor, "b t d"],
-        q: Float[Tensor, "b h t n"],
-        k: Float[Tensor, "b h t n"],
-        v: Float[Tensor, "b h t p"],
-        direction: Float[Tensor, "b h t n"],
-    ) -> Float[Tensor, "b h t p"]:
+    def definition(self, given: Projected) -> Float[Tensor, "b h t p"]:
         """The loops of definition.py on this design."""
-        transition = self.evolution(x, direction)
-        scale = self.scaling(x, transition).expand(k.shape[:3])
+        transition = self.evolution(given.x, given.direction)
+        scale = self.scaling(given.x, transition).expand(given.k.shape[:3])
 
         def eta(total: Tensor, i: int) -> Tensor:
             rows = Rows(total.unsqueeze(-1), None, self.readout.nonnegative, start=i)
-            return self.normalization(x[:, i : i + 1], rows).expand(*total.shape, 1).squeeze(-1)
+            eta_i = self.normalization(given.x[:, i : i + 1], rows)
+            return eta_i.expand(*total.shape, 1).squeeze(-1)
 
         y, _, _ = definition.sequence_model(
-            q,
-            k,
-            v,
-            transition.matrices(like=k),
+            given.q,
+            given.k,
+            given.v,
+            transition.matrices(like=given.k),
             scale.exp() if self.scaling.log_space else scale,
             self.readout.measure,
             eta,
@@ -206,26 +185,22 @@ class Design(nn.Module):
         return y
 
     def coefficients(
-        self,
-        x: Float[Tensor, "b t d"],
-        q: Float[Tensor, "b h t n"],
-        k: Float[Tensor, "b h t n"],
-        direction: Float[Tensor, "b h t n"],
+        self, given: Projected
     ) -> tuple[Float[Tensor, "b h i j"], Float[Tensor, "b h i"]]:
         """alpha and eta as they stand, in float64 so that neither overflows in practice."""
-        transition = self.evolution(x, direction)
-        scale = self.scaling(x, transition).double()
+        q, k = given.q.double(), given.k.double()
+        transition = self.evolution(given.x, given.direction)
+        scale = self.scaling(given.x, transition).double()
         b = scale.exp() if self.scaling.log_space else scale
-        length = q.shape[2]
-        one_hot = torch.eye(length, dtype=torch.float64, device=q.device)
+        one_hot = torch.eye(q.shape[2], dtype=q.dtype, device=q.device)
         stream = Stream(
-            q.double(),
-            k.double() * b.unsqueeze(-1),
-            one_hot.expand(*q.shape[:2], length, length),
+            q,
+            k * b.unsqueeze(-1),
+            one_hot.expand(*q.shape[:2], *one_hot.shape),
             transition.map(torch.Tensor.double),
         )
         alpha, _ = self._quadratic_sum(stream, shift=False)
-        eta = self.normalization(x, self.rows(alpha)).double()
+        eta = self.normalization(given.x, self.rows(alpha)).double()
         return alpha, eta.expand(alpha.shape[:3])
 
     def rows(self, alpha: Float[Tensor, "b h i j"]) -> Rows:

@@ -10,7 +10,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from coefdyn.mixer.design import Design, DesignState, OutputClass
+from coefdyn.mixer.design import Design, DesignState, OutputClass, Projected
 from coefdyn.mixer.evolution import Evolution
 from coefdyn.mixer.forms import FORMS, cheapest_form
 from coefdyn.mixer.normalization import Normalization
@@ -71,12 +71,11 @@ class SequenceMixer(nn.Module):
         check_input(x, self.d_model)
         form = self._form(x.shape[1])
         with torch.autocast(x.device.type, enabled=False):
-            inputs = self._inputs(x, None)
             y = {
                 "quadratic": self.design.quadratic,
                 "linear": self.design.linear,
                 "definition": self.design.definition,
-            }[form](*inputs)
+            }[form](self.projected(x))
         return rearrange(y, "b h t p -> b t (h p)").to(x.dtype)
 
     def step(
@@ -91,7 +90,7 @@ class SequenceMixer(nn.Module):
         past = None if state is None else state.past
         with torch.autocast(x.device.type, enabled=False):
             y, design_state = self.design.step(
-                *self._inputs(x, past), None if state is None else state.design
+                self.projected(x, past), None if state is None else state.design
             )
             remembered = self.preprocess.remember(self.project(_full_precision(x)), past)
         y = rearrange(y, "b h t p -> b t (h p)").to(x.dtype)
@@ -101,19 +100,18 @@ class SequenceMixer(nn.Module):
         """alpha_ij (zero for j > i) and eta_i in float64, whatever the backend."""
         check_input(x, self.d_model)
         with torch.autocast(x.device.type, enabled=False):
-            x, q, k, _, direction = self._inputs(x, None)
-            return self.design.coefficients(x, q, k, direction)
+            return self.design.coefficients(self.projected(x))
 
-    def _inputs(
-        self, x: Float[Tensor, "b t d"], past: Float[Tensor, "b w c"] | None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """x, q, k, v and what a Householder's direction is made from."""
+    def projected(
+        self, x: Float[Tensor, "b t d"], past: Float[Tensor, "b w c"] | None = None
+    ) -> Projected:
+        """q, k, v (and z) after preprocessing; `past` is what the preprocessing remembers."""
         x = _full_precision(x)
         parts = self.preprocess(self.project(x), past).split(self.splits, dim=-1)
         q, k, v, *own = (rearrange(z, "b t (h n) -> b h t n", h=self.n_heads) for z in parts)
         if self.unit_qk:
             q, k = (F.normalize(z, dim=-1, eps=1e-6) for z in (q, k))
-        return x, q, k, v, own[0] if own else k
+        return Projected(x, q, k, v, direction=own[0] if own else k)
 
     def _checked(self, backend: str) -> str:
         if backend not in ("auto", *FORMS):
