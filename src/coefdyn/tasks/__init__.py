@@ -1,0 +1,1 @@
+"""The six MAD tasks: synthetic sequences that are a pure function of (settings, split, seed)."""

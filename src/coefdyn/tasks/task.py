@@ -1,0 +1,81 @@
+"""What every task is: settings, and from them the examples of a split."""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
+
+IGNORE = -100  # a target that is not scored
+Split = Literal["train", "test"]
+
+
+class Examples(NamedTuple):
+    """Token sequences and what is to be predicted at each of their steps."""
+
+    inputs: Int64[ndarray, "b t"]
+    targets: Int64[ndarray, "b t"]
+
+
+class Task:
+    """A task's settings. `generate` draws from a stream of its own for each (split, seed)."""
+
+    def __init__(self, vocab_size: int, seq_len: int, num_train: int, num_test: int) -> None:
+        for name, value in (
+            ("vocab_size", vocab_size),
+            ("seq_len", seq_len),
+            ("num_train", num_train),
+            ("num_test", num_test),
+        ):
+            if value < 1:
+                raise ValueError(f"task.{name}={value} must be at least 1")
+        self.vocab_size, self.seq_len = vocab_size, seq_len
+        self.num_train, self.num_test = num_train, num_test
+
+    @property
+    def length(self) -> int:
+        """Steps of an input sequence."""
+        return self.seq_len
+
+    @property
+    def chance(self) -> float:
+        """Expected accuracy on the test split of guessing evenly among possible answers."""
+        raise NotImplementedError
+
+    def generate(self, split: Split, seed: int) -> Examples:
+        rng = np.random.default_rng([seed, ("train", "test").index(split)])
+        count = self.num_train if split == "train" else self.num_test
+        return self.draw(count, split, rng)
+
+    def draw(self, count: int, split: Split, rng: np.random.Generator) -> Examples:
+        raise NotImplementedError
+
+
+def check_noise(frac_noise: float, noise_vocab_size: int) -> None:
+    if not 0 <= frac_noise < 1:
+        raise ValueError(f"task.frac_noise={frac_noise} must lie in [0, 1)")
+    if noise_vocab_size < 0:
+        raise ValueError(f"task.noise_vocab_size={noise_vocab_size} must be at least 0")
+    if frac_noise > 0 and noise_vocab_size == 0:
+        raise ValueError(
+            f"task.frac_noise={frac_noise} needs noise tokens; raise task.noise_vocab_size"
+        )
+
+
+def halves(vocab_size: int, special: int, noise_vocab_size: int, least: int) -> tuple[int, int]:
+    """The ids left by special and noise tokens: the first half are keys, up to n_keys, the rest
+    values, up to n_keys + n_values."""
+    usable = vocab_size - special - noise_vocab_size
+    n_keys = usable // 2
+    if n_keys < least:
+        raise ValueError(
+            f"task.vocab_size={vocab_size} is too small: {special} special and {noise_vocab_size} "
+            f"noise tokens leave {max(n_keys, 0)} keys, and at least {least} are needed; "
+            f"raise it to {special + noise_vocab_size + 2 * least} or more"
+        )
+    return n_keys, usable - n_keys
+
+
+def shifted(tokens: Int64[ndarray, "b t"], scored: Int64[ndarray, "b t"], split: Split) -> Examples:
+    """Next-token prediction: everything is scored in training, `scored` alone in the test."""
+    return Examples(tokens[:, :-1], (tokens if split == "train" else scored)[:, 1:])
