@@ -21,6 +21,8 @@ def main() -> int:
             f"suite={config.suite} format={config.format} is not known; "
             f"choose suite from {', '.join(SUITES)} and format from table, json"
         )
+    if not all(type(n) is int and n > 0 for n in (config.threads, config.repeats)):
+        raise ConfigError("threads and repeats must be whole numbers of at least 1")
     keep_freed_memory()
     torch.set_num_threads(config.threads)
     torch.manual_seed(0)

@@ -21,7 +21,7 @@ SIZES = {"d_model": 6, "n_state": 6, "d_value": 4, "n_heads": 2}
 @cache
 def slot(name: str, option: str) -> object:
     sizes = [f"model.{size}={value}" for size, value in SIZES.items()]
-    return build_slot(compose([f"model/{name}={option}", *sizes]).values.model[name])
+    return build_slot(compose([f"model/{name}={option}", *sizes]).values.model[name], object)
 
 
 @cache

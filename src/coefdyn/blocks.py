@@ -61,7 +61,6 @@ class Block(nn.Module):
         post_norm: str,
     ) -> None:
         super().__init__()
-        self.d_model = d_model
         self.norm = nn.RMSNorm(d_model, eps=EPS)
         self.mixer = mixer
         self.post_norm = PostNorm(d_value, n_heads, post_norm)
@@ -74,7 +73,7 @@ class Block(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Float[Tensor, "b t d"]:
-        check_input(x, self.d_model)
+        check_input(x, self.mixer.project.weight)
         inner = self.norm(x)
         return self._finish(x, inner, self.mixer(inner))
 

@@ -47,10 +47,19 @@ class SequenceModel(nn.Module):
 
     def forward(self, tokens: Tensor) -> Float[Tensor, "b t v"]:
         check_tokens(tokens)
-        x = self.position(self.embedding(tokens))
+        x = self.position(self._embed(tokens))
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x))
+
+    def _embed(self, tokens: Tensor) -> Float[Tensor, "b t d"]:
+        try:
+            return self.embedding(tokens)
+        except IndexError as error:
+            raise ValueError(
+                f"a token id lies outside 0..{self.embedding.num_embeddings - 1}, which "
+                "model.vocab_size sets"
+            ) from error
 
     def step(
         self, tokens: Tensor, state: ModelState | None
@@ -58,7 +67,7 @@ class SequenceModel(nn.Module):
         """One token at constant cost, where every mixer has a recurrent form."""
         check_tokens(tokens)
         start = 0 if state is None else state.position
-        x = self.position(self.embedding(tokens), start)
+        x = self.position(self._embed(tokens), start)
         states = []
         for i, block in enumerate(self.blocks):
             assert isinstance(block, Block)

@@ -180,6 +180,5 @@ def build_preset(name: str) -> SequenceMixer:
 
 
 def build_readout(name: str) -> Readout:
-    readout = build_slot(compose([f"model/readout={name}"]).values.model.readout)
-    assert isinstance(readout, Readout)
+    readout: Readout = build_slot(compose([f"model/readout={name}"]).values.model.readout, Readout)
     return readout

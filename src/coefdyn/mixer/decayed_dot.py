@@ -36,8 +36,6 @@ def decayed_dot(
 class HeadDecayedDot(torch.autograd.Function):
     """D and exp(c_i - c_j) where c is one number per head."""
 
-    generate_vmap_rule = True
-
     @staticmethod
     def forward(
         x: Float[Tensor, "*b s n"], y: Float[Tensor, "*b s n"], c: Float64[Tensor, "*b s 1"]
@@ -50,16 +48,18 @@ class HeadDecayedDot(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(*inputs, output[1])
+        ctx.save_for_backward(*inputs, *output)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        x, y, c, decay = ctx.saved_tensors
+        x, y, c, product, decay = ctx.saved_tensors
         _, rest = _parts(c, x.dtype)
+        # Without the diagonal, which does not depend on c: its terms would only cancel roughly.
+        flow = (grad * product).tril(-1)
+        d_c = flow.sum(-1, dtype=c.dtype) - flow.sum(-2, dtype=c.dtype)
         grad = grad * decay
         d_x, d_y = (grad @ (y / rest)) * rest, (grad.mT @ (x * rest)) / rest
-        # D depends on c_i as on the length of x_i, and on c_j as on one over the length of y_j.
-        return d_x, d_y, (x * d_x - y * d_y).sum(-1, keepdim=True).to(c.dtype)
+        return d_x, d_y, d_c.unsqueeze(-1)
 
 
 def _parts(

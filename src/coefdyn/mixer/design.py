@@ -1,6 +1,6 @@
 """A point (A_t, b_j, phi, eta_i) of the design space, in every form that can compute it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -11,7 +11,7 @@ from coefdyn.mixer import definition
 from coefdyn.mixer.evolution import Evolution
 from coefdyn.mixer.features import commutes, linear_terms, obstacle
 from coefdyn.mixer.linear import linear_form
-from coefdyn.mixer.measured import measured_form
+from coefdyn.mixer.noncommuting import noncommuting_form
 from coefdyn.mixer.normalization import Normalization, Rows
 from coefdyn.mixer.quadratic import quadratic_form
 from coefdyn.mixer.readout import Identity, Readout
@@ -99,7 +99,7 @@ class Design(nn.Module):
     @property
     def output_class(self) -> OutputClass:
         """Which combinations of values y_i can be (Table 2); all-zero rows of alpha apart."""
-        if self.readout.nonnegative and self.normalization.positive:
+        if self.readout.nonnegative:
             return "convex" if self.normalization.sums_to_one else "conical"
         return "affine" if self.normalization.sums_to_one else "linear"
 
@@ -187,21 +187,27 @@ class Design(nn.Module):
     def coefficients(
         self, given: Projected
     ) -> tuple[Float[Tensor, "b h i j"], Float[Tensor, "b h i"]]:
-        """alpha and eta as they stand, in float64 so that neither overflows in practice."""
-        q, k = given.q.double(), given.k.double()
-        transition = self.evolution(given.x, given.direction)
-        scale = self.scaling(given.x, transition).double()
-        b = scale.exp() if self.scaling.log_space else scale
-        one_hot = torch.eye(q.shape[2], dtype=q.dtype, device=q.device)
-        stream = Stream(
-            q,
-            k * b.unsqueeze(-1),
-            one_hot.expand(*q.shape[:2], *one_hot.shape),
-            transition.map(torch.Tensor.double),
+        """alpha and eta in float64, as they stand unless a row would overflow even that.
+
+        Then the row and its eta are both scaled down to e^600: their ratio is right.
+        """
+        wide = Projected(given.x, given.q.double(), given.k.double(), given.v, given.direction)
+        stream = self.prepare(wide)
+        one_hot = torch.eye(wide.q.shape[2], dtype=torch.float64, device=wide.q.device)
+        stream = replace(
+            stream,
+            k=stream.k.double(),
+            v=one_hot.expand(*wide.q.shape[:2], *one_hot.shape),
+            transition=stream.transition.map(torch.Tensor.double),
         )
-        alpha, _ = self._quadratic_sum(stream, shift=False)
-        eta = self.normalization(given.x, self.rows(alpha)).double()
-        return alpha, eta.expand(alpha.shape[:3])
+        alpha, shift = self._quadratic_sum(stream, self.shifts_scores)
+        unit = stream.log_unit if shift is None else shift
+        rows = Rows(alpha.sum(-1), unit, self.readout.nonnegative, start=0)
+        eta = self.normalization(given.x, rows).double().expand(alpha.shape[:3])
+        if unit is None:
+            return alpha, eta
+        scale = unit.clamp(-600, 600).exp()
+        return alpha * scale.unsqueeze(-1), eta * scale
 
     def rows(self, alpha: Float[Tensor, "b h i j"]) -> Rows:
         """What the normalization sees of `coefficients`."""
@@ -214,7 +220,7 @@ class Design(nn.Module):
         if self.readout.feature_map is None:
             return quadratic_form(q, k, v, transition, self.readout, shift)
         if not commutes(self.readout, self.evolution):
-            return measured_form(q, k, v, transition, self.readout), None
+            return noncommuting_form(q, k, v, transition, self.readout.feature_map), None
         (term,) = linear_terms(self.readout, q, k, transition)
         return quadratic_form(term.q, term.k, v, term.transition, Identity(), shift)
 

@@ -74,6 +74,10 @@ class GlaDecay(Evolution):
     ) -> None:
         super().__init__()
         head_width(n_state, n_heads)
+        if rank < 1 or not temperature > 0:
+            raise ValueError(
+                f"a GLA gate needs rank >= 1 and temperature > 0, not {rank} and {temperature}"
+            )
         self.n_heads = n_heads
         self.temperature = temperature
         outputs = n_state if per_channel else n_heads
@@ -107,6 +111,8 @@ class Mamba2Decay(Evolution):
     ) -> None:
         super().__init__()
         width = head_width(n_state, n_heads)
+        _check_range("rate_range", rate_range, above=0.0)
+        _check_range("step_range", step_range, above=0.0)
         self.rate_range, self.step_range = rate_range, step_range
         self.step = nn.Linear(d_model, n_heads)
         self.log_rate = nn.Parameter(torch.empty(n_heads, width if per_channel else 1))
@@ -129,7 +135,7 @@ class Mamba2Decay(Evolution):
 class Householder(Evolution):
     """A_t = (I - beta_t w_t w_t^T) D_t, w_t the unit vector along k_t, or along z_t = W_z x_t.
 
-    beta_t = `strength` is fixed, or beta_t = strength * sigmoid(W x_t) where `learned`. D_t is the
+    beta_t = `strength` is fixed, or strength * sigmoid(W x_t + bias) where `learned`. D_t is the
     transition of `decay`, or I. DeltaNet (Schlag et al. 2021); gated: Yang et al. 2025.
     """
 
@@ -183,6 +189,7 @@ class ExpForget(Evolution):
 
     def __init__(self, d_model: int, n_heads: int, gate_range: Sequence[float]) -> None:
         super().__init__()
+        _check_range("gate_range", gate_range, above=-math.inf)
         self.gate_range = gate_range
         self.forget = nn.Linear(d_model, n_heads)
         self.reset_special()
@@ -197,3 +204,10 @@ class ExpForget(Evolution):
 
     def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h t n"]) -> Transition:
         return Transition(log_decay=rearrange(self.forget(x), "b t h -> b h t 1"))
+
+
+def _check_range(name: str, limits: Sequence[float], above: float) -> None:
+    if len(limits) != 2 or not above < limits[0] <= limits[1] < math.inf:
+        raise ValueError(
+            f"{name}={list(limits)} must be two numbers [low, high] with {above} < low <= high"
+        )

@@ -8,8 +8,9 @@ from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-# A nonnegative row whose sum is below this counts as all zero: dividing by less overflows float32.
-ZERO_ROW = 1e-30
+# A nonnegative row counts as all zero below this many times the smallest normal number of its
+# dtype (1e-32 in float32): gradients divide by the sum, and dividing by less could overflow.
+ZERO_ROW = 2.0**20
 
 
 @dataclass(frozen=True)
@@ -26,24 +27,29 @@ class Rows:
     start: int  # number of steps before the first row
 
     def in_unit(self, value: float, like: Tensor) -> Tensor:
-        """`value`, a plain number, in each row's unit."""
+        """`value`, a plain number, in each row's unit; short of overflow if the unit is tiny."""
         if self.log_unit is None:
             return torch.full_like(like, value)
-        return value * torch.exp(-self.log_unit).to(like.dtype)
+        largest = torch.finfo(like.dtype).max * 1e-6
+        return (value * torch.exp(-self.log_unit)).clamp(max=largest).to(like.dtype)
+
+    def is_zero(self) -> Bool[Tensor, "b h t"]:
+        """Which rows of a nonnegative readout count as all zero."""
+        assert self.total is not None
+        return self.total < ZERO_ROW * torch.finfo(self.total.dtype).tiny
 
 
 class Normalization(nn.Module):
     """eta_i from the input x_i and the rows of alpha.
 
     Traits: `uses_row_sum`; `scale_invariant`: alpha/eta does not change when a row of alpha is
-    scaled; `accepts_unit`: eta can be given in a row's own unit; `positive`: eta > 0 whenever
-    alpha >= 0; `sums_to_one`: the row of alpha/eta sums to 1 (guarded rows apart).
+    scaled; `accepts_unit`: eta can be given in a row's own unit; `sums_to_one`: the row of
+    alpha/eta sums to 1 (guarded rows apart). eta > 0 wherever alpha >= 0.
     """
 
     uses_row_sum = False
     scale_invariant = False
     accepts_unit = False
-    positive = True
     sums_to_one = False
 
     def forward(self, x: Float[Tensor, "b t d"], rows: Rows) -> Float[Tensor, "#b #h #t"]:
@@ -84,14 +90,14 @@ class RowSum(Normalization):
         assert total is not None, "the mixer checks uses_row_sum"
         if rows.nonnegative:
             # An infinite eta makes the row's weights, and all gradients through it, zero.
-            return total.masked_fill(total < ZERO_ROW, math.inf)
+            return total.masked_fill(rows.is_zero(), math.inf)
         floor = rows.in_unit(self.eps, total)
         return torch.where(total.abs() < floor, torch.where(total < 0, -floor, floor), total)
 
     def guarded(self, rows: Rows) -> Bool[Tensor, "b h t"] | None:
         assert rows.total is not None
         if rows.nonnegative:
-            return rows.total < ZERO_ROW
+            return rows.is_zero()
         return rows.total.abs() < rows.in_unit(self.eps, rows.total)
 
 

@@ -1,5 +1,6 @@
 """The quadratic form: any A_t with any phi, in tiles that stay in cache and are never stored."""
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ ROWS = 32  # steps per tile
 ROWS_HOUSEHOLDER = 8  # a longer triangular solve would cost float32 digits
 TILE_ELEMENTS = {"cpu": 2**20}  # scores per tile: they stay in cache, and calls stay few
 TILE_ELEMENTS_ELSEWHERE = 2**25
+KEPT_CHUNKS = 16  # chunks whose keys the backward pass may hold at once, whatever the length
 
 
 def quadratic_form(
@@ -182,9 +184,7 @@ def _pull_back_group(
     )
     d_values = torch.zeros_like(values)
     d_keys = values.new_zeros(values.shape[0], chunks.query.shape[-1], values.shape[1])
-    seen = [(c, keys.clone() if chunks.inside is not None else keys)
-            for c, keys in _keys_seen(chunks)]  # fmt: skip
-    for c, keys in reversed(seen):
+    for c, keys in _keys_seen_backwards(chunks):
         score = _scores(chunks, keys, c, shift)
         if shift:
             score.sub_(units[:, c].unsqueeze(-1))
@@ -199,20 +199,47 @@ def _pull_back_group(
     return d_chunks, d_values
 
 
-def _keys_seen(chunks: Chunks) -> Iterator[tuple[int, Float[Tensor, "g n r"]]]:
-    """Each chunk with the keys it reads, channels first and as they stand at its start.
+def _keys_seen(
+    chunks: Chunks,
+    first: int = 0,
+    last: int | None = None,
+    past: Float[Tensor, "g n r"] | None = None,
+) -> Iterator[tuple[int, Float[Tensor, "g n r"]]]:
+    """Chunks from `first` to `last` with the keys each reads, channels first and as they stand at
+    its start; `past` are those of `first`.
 
     Where A_t = I they include the chunk's own. One buffer: copy what is to be kept.
     """
     keys = chunks.key.flatten(1, 2).mT.contiguous()
+    if past is not None:
+        keys[..., : past.shape[-1]] = past
     size = chunks.query.shape[2]
-    for c in range(chunks.query.shape[1]):
+    for c in range(chunks.query.shape[1])[first:last]:
         if chunks.inside is None:
             yield c, keys[..., : (c + 1) * size]
         else:
-            past = keys[..., : c * size]
-            yield c, past
-            past.copy_(carry(past, *chunks.carrier(c)))
+            seen = keys[..., : c * size]
+            yield c, seen
+            seen.copy_(carry(seen, *chunks.carrier(c)))
+
+
+def _keys_seen_backwards(chunks: Chunks) -> Iterator[tuple[int, Float[Tensor, "g n r"]]]:
+    """The same from the last chunk to the first.
+
+    Keys change on the way, so they are kept for some chunks and computed again between these:
+    keeping all would take more memory than an L x L matrix.
+    """
+    if chunks.inside is None:
+        yield from reversed(list(_keys_seen(chunks)))
+        return
+    count = chunks.query.shape[1]
+    stride = max(KEPT_CHUNKS, math.isqrt(count))
+    kept = [(0, chunks.key.new_empty(chunks.key.shape[0], chunks.key.shape[-1], 0))]
+    if count > stride:
+        kept = [(c, keys.clone()) for c, keys in _keys_seen(chunks) if c % stride == 0]
+    for first, past in reversed(kept):
+        between = _keys_seen(chunks, first, first + stride, past)
+        yield from reversed([(c, keys.clone()) for c, keys in between])
 
 
 def _scores(

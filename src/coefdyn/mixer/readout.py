@@ -1,8 +1,10 @@
 """phi: from the score s = q_i . h_{i,j} to the coefficient alpha_{i,j}. No parameters."""
 
+import itertools
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -215,6 +217,9 @@ class Polynomial(Readout):
                 f"last one that is not 0, not {list(coefficients)}"
             )
         self.polynomial = tuple(float(a) for a in coefficients)
+        if sum(a != 0 for a in coefficients) == 1:  # a_p s^p alone
+            self.homogeneous = len(coefficients) - 1
+            self.nonnegative = self.homogeneous % 2 == 0 and coefficients[-1] > 0
 
     def forward(self, s: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
         assert self.polynomial is not None
@@ -222,6 +227,15 @@ class Polynomial(Readout):
         for a in reversed(self.polynomial[:-1]):
             value = value * s + a
         return value
+
+    def near_zero_set(self, eps: float) -> list[Interval]:
+        assert self.polynomial is not None
+        p = np.polynomial.Polynomial(self.polynomial)
+        roots = np.concatenate([(p - eps).roots(), (p + eps).roots()])
+        ends = [-math.inf, *np.sort(roots[np.abs(roots.imag) < 1e-9].real).tolist(), math.inf]
+        # Beyond the outermost roots |phi| > eps; between two neighbours either all or nothing is.
+        inner = itertools.pairwise(ends[1:-1])
+        return [(low, high) for low, high in inner if abs(p((low + high) / 2)) <= eps]
 
 
 class TaylorExp(Polynomial):
@@ -244,10 +258,11 @@ class Kernel(Readout):
 
     def __init__(self, feature_map: Readout) -> None:
         super().__init__(feature_map)
-        if not feature_map.nonnegative or feature_map.feature_map is not None:
+        elementwise = feature_map.feature_map is None
+        if not (feature_map.nonnegative and elementwise and feature_map.homogeneous in (None, 1)):
             raise ValueError(
-                "the feature map of a kernel readout must be nonnegative and elementwise, "
-                "such as relu, elu_plus_one, softplus or exp"
+                "the feature map of a kernel readout must be elementwise, nonnegative and, if "
+                "homogeneous, of degree 1, such as relu, elu_plus_one, softplus or exp"
             )
         self.homogeneous = feature_map.homogeneous
 

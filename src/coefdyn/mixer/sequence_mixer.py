@@ -56,7 +56,7 @@ class SequenceMixer(nn.Module):
         self.value_width = head_width(d_value, n_heads, "d_value")
         self.d_model, self.n_heads, self.unit_qk = d_model, n_heads, unit_qk
         self.design = Design(evolution, scaling, readout, normalization)
-        self.backend = self._checked(backend)
+        self.backend = backend
         self.form_used: str | None = None
         # One projection, split afterwards: q, k, v, and z where A_t has a direction of its own.
         self.splits = [n_state, n_state, d_value] + [n_state] * evolution.own_direction
@@ -68,7 +68,7 @@ class SequenceMixer(nn.Module):
         return self.design.output_class
 
     def forward(self, x: Tensor) -> Float[Tensor, "b t m"]:
-        check_input(x, self.d_model)
+        check_input(x, self.project.weight)
         form = self._form(x.shape[1])
         with torch.autocast(x.device.type, enabled=False):
             y = {
@@ -82,38 +82,50 @@ class SequenceMixer(nn.Module):
         self, x: Tensor, state: MixerState | None
     ) -> tuple[Float[Tensor, "b 1 m"], MixerState]:
         """The recurrent form: one token, constant time and memory."""
-        check_input(x, self.d_model)
+        check_input(x, self.project.weight)
         if self.design.recurrence_obstacle is not None:
             raise ValueError(
                 f"this design has no recurrent form: {self.design.recurrence_obstacle}"
             )
-        past = None if state is None else state.past
-        with torch.autocast(x.device.type, enabled=False):
-            y, design_state = self.design.step(
-                self.projected(x, past), None if state is None else state.design
+        if x.shape[1] != 1:
+            raise ValueError(f"a step takes one token per sequence, not {x.shape[1]}")
+        if state is not None and state.past.shape[0] != x.shape[0]:
+            raise ValueError(
+                f"the state is of {state.past.shape[0]} sequences, the input of {x.shape[0]}"
             )
-            remembered = self.preprocess.remember(self.project(_full_precision(x)), past)
-        y = rearrange(y, "b h t p -> b t (h p)").to(x.dtype)
-        return y, MixerState(remembered, design_state)
+        past, design_state = (None, None) if state is None else (state.past, state.design)
+        with torch.autocast(x.device.type, enabled=False):
+            x = _full_precision(x)
+            projection = self.project(x)
+            given = self._split(x, self.preprocess(projection, past))
+            y, design_state = self.design.step(given, design_state)
+            remembered = self.preprocess.remember(projection, past)
+        return rearrange(y, "b h t p -> b t (h p)"), MixerState(remembered, design_state)
 
     def coefficients(self, x: Tensor) -> tuple[Float[Tensor, "b h i j"], Float[Tensor, "b h i"]]:
         """alpha_ij (zero for j > i) and eta_i in float64, whatever the backend."""
-        check_input(x, self.d_model)
+        check_input(x, self.project.weight)
         with torch.autocast(x.device.type, enabled=False):
             return self.design.coefficients(self.projected(x))
 
-    def projected(
-        self, x: Float[Tensor, "b t d"], past: Float[Tensor, "b w c"] | None = None
-    ) -> Projected:
-        """q, k, v (and z) after preprocessing; `past` is what the preprocessing remembers."""
+    def projected(self, x: Float[Tensor, "b t d"]) -> Projected:
+        """q, k, v (and z) after preprocessing."""
         x = _full_precision(x)
-        parts = self.preprocess(self.project(x), past).split(self.splits, dim=-1)
+        return self._split(x, self.preprocess(self.project(x)))
+
+    def _split(self, x: Float[Tensor, "b t d"], channels: Float[Tensor, "b t c"]) -> Projected:
+        parts = channels.split(self.splits, dim=-1)
         q, k, v, *own = (rearrange(z, "b t (h n) -> b h t n", h=self.n_heads) for z in parts)
         if self.unit_qk:
             q, k = (F.normalize(z, dim=-1, eps=1e-6) for z in (q, k))
         return Projected(x, q, k, v, direction=own[0] if own else k)
 
-    def _checked(self, backend: str) -> str:
+    @property
+    def backend(self) -> str:
+        return self._backend
+
+    @backend.setter
+    def backend(self, backend: str) -> None:
         if backend not in ("auto", *FORMS):
             raise ValueError(
                 f"model.backend={backend} is not known; choose from auto, {', '.join(FORMS)}"
@@ -123,7 +135,7 @@ class SequenceMixer(nn.Module):
                 f"model.backend=linear cannot serve this design: "
                 f"{self.design.recurrence_obstacle}; use auto or quadratic"
             )
-        return backend
+        self._backend = backend
 
     def _form(self, length: int) -> str:
         form = self.backend

@@ -1,5 +1,6 @@
 """Sizes every slot shares, and how they may be wrong."""
 
+import torch
 from torch import Tensor
 
 
@@ -16,8 +17,12 @@ def head_width(total: int, n_heads: int, name: str = "n_state") -> int:
     return total // n_heads
 
 
-def check_input(x: Tensor, d_model: int) -> None:
-    """x is what a mixer, block or model of width d_model takes: floats, (batch, time, d_model)."""
+def check_input(x: Tensor, weight: Tensor) -> None:
+    """x is what a layer with this weight takes: floats of its precision, (batch, time, d_model).
+
+    Less than float32 is taken too, and computed in float32: that is what autocast hands over.
+    """
+    d_model = weight.shape[-1]
     if x.ndim != 3 or x.shape[-1] != d_model or 0 in x.shape:
         raise ValueError(
             f"input has shape {tuple(x.shape)}; expected (batch, time, {d_model}) "
@@ -25,3 +30,9 @@ def check_input(x: Tensor, d_model: int) -> None:
         )
     if not x.is_floating_point():
         raise TypeError(f"input has dtype {x.dtype}; expected a floating-point type")
+    needed = torch.promote_types(x.dtype, torch.float32)
+    if weight.dtype != needed:
+        raise TypeError(
+            f"input of dtype {x.dtype} needs weights of {needed}, but they are {weight.dtype}; "
+            "convert the input or the model (autocast is the way to bfloat16)"
+        )

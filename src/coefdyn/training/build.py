@@ -4,9 +4,11 @@ import importlib
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.errors import HydraException
@@ -16,8 +18,13 @@ from omegaconf.errors import OmegaConfBaseException
 
 from coefdyn.blocks import Block
 from coefdyn.mixer.design import MissingTraitError
+from coefdyn.mixer.evolution import Evolution
+from coefdyn.mixer.normalization import Normalization
+from coefdyn.mixer.readout import Readout
+from coefdyn.mixer.scaling import Scaling
 from coefdyn.mixer.sequence_mixer import SequenceMixer
 from coefdyn.model import SequenceModel
+from coefdyn.position import Position
 
 CONF = Path(__file__).parents[3] / "conf"
 DESIGN_SLOTS = ("evolution", "scaling", "readout", "normalization")
@@ -63,26 +70,27 @@ def options(group: str) -> list[str]:
 
 
 def build(config: Config) -> SequenceModel:
-    """The model of a composed configuration."""
-    model = config.values.model
-    _check_sizes(model)
+    """The model of a composed configuration: the same seed gives the same weights."""
+    model = _checked_model(config)
+    torch.manual_seed(config.values.seed)
     try:
         return SequenceModel(
             vocab_size=model.vocab_size,
             d_model=model.d_model,
-            position=build_slot(model.position),
+            position=build_slot(model.position, Position),
             blocks=[build_block(config) for _ in range(model.n_layers)],
             init=model.init,
         )
     except ValueError as error:
-        raise ConfigError(str(error)) from error
+        raise ConfigError(_one_sentence(error)) from error
 
 
 def build_block(config: Config) -> Block:
     """One block with a mixer of its own."""
-    model = config.values.model
+    model = _checked_model(config)
     block: Block = build_slot(
         model.block,
+        Block,
         mixer=build_mixer(config),
         d_model=model.d_model,
         d_value=model.d_value,
@@ -93,8 +101,7 @@ def build_block(config: Config) -> Block:
 
 
 def build_mixer(config: Config) -> SequenceMixer:
-    model = config.values.model
-    _check_sizes(model)
+    model = _checked_model(config)
     try:
         return SequenceMixer(
             d_model=model.d_model,
@@ -103,28 +110,41 @@ def build_mixer(config: Config) -> SequenceMixer:
             n_heads=model.n_heads,
             unit_qk=model.unit_qk,
             backend=model.backend,
-            **{slot: build_slot(model[slot]) for slot in (*DESIGN_SLOTS, "preprocess")},
+            evolution=build_slot(model.evolution, Evolution),
+            scaling=build_slot(model.scaling, Scaling),
+            readout=build_slot(model.readout, Readout),
+            normalization=build_slot(model.normalization, Normalization),
+            preprocess=build_slot(model.preprocess, partial),
         )
     except MissingTraitError as error:
         raise ConfigError(_remedy(config, error)) from error
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
+    except (TypeError, ValueError) as error:
+        raise ConfigError(_one_sentence(error)) from error
 
 
-def build_slot(config: DictConfig, **given: Any) -> Any:
-    """An object of the class that `_target_` names, if it may be trusted."""
+def build_slot(config: DictConfig, kind: type, **given: Any) -> Any:
+    """An object of the class that `_target_` names, if that may be trusted and is of this kind."""
     _check_targets(OmegaConf.to_container(config))
     try:
-        return instantiate(config, **given)
+        slot = instantiate(config, _convert_="all", **given)
     except HydraException as error:
         cause = error.__cause__
         if isinstance(cause, ValueError):  # a constructor's own sentence
             raise ConfigError(str(cause)) from error
         target = config._target_
         raise ConfigError(f"{target} cannot be built: {_one_sentence(cause or error)}") from error
+    if not isinstance(slot, kind):
+        raise ConfigError(f"_target_={config._target_} is not a {kind.__name__}")
+    return slot
 
 
-def _check_sizes(model: DictConfig) -> None:
+def _checked_model(config: Config) -> DictConfig:
+    """conf's `model` with its slots, sizes and switches in order."""
+    model = config.values.model
+    if not isinstance(model, DictConfig) or not all(OmegaConf.is_dict(model.get(s)) for s in SLOTS):
+        raise ConfigError(
+            f"model needs all of its slots: {', '.join(SLOTS)}; choose a model preset"
+        )
     for name in SIZES:
         if type(model[name]) is not int or model[name] < 1:
             raise ConfigError(f"model.{name}={model[name]} must be a whole number of at least 1")
@@ -132,6 +152,12 @@ def _check_sizes(model: DictConfig) -> None:
         raise ConfigError(
             f"model.d_mlp={model.d_mlp} must be a whole number of at least 1, or null for no MLP"
         )
+    for name, value in (("unit_qk", model.unit_qk), ("block.gated", model.block.get("gated"))):
+        if value not in (True, False):
+            raise ConfigError(f"model.{name}={value} must be true or false")
+    if type(config.values.seed) is not int or config.values.seed < 0:
+        raise ConfigError(f"seed={config.values.seed} must be a whole number of at least 0")
+    return model
 
 
 def _remedy(config: Config, error: MissingTraitError) -> str:
@@ -141,7 +167,7 @@ def _remedy(config: Config, error: MissingTraitError) -> str:
     for option in options("model/evolution"):
         other = dict(config.choices) | {"model/evolution": option}
         groups = [f"{group}={choice}" for group, choice in other.items() if choice != "None"]
-        if getattr(build_slot(compose(groups).values.model.evolution), error.trait):
+        if getattr(build_slot(compose(groups).values.model.evolution, Evolution), error.trait):
             fitting.append(option)
     return (
         f"model/scaling={chosen['model/scaling']}: {error.need}, but "
