@@ -61,6 +61,7 @@ def test_freed_memory_is_kept_on_glibc() -> None:
         ("suite=speed", "choose suite from mixer"),
         ("format=xml", "format from table, json"),
         ("repeat=3", "Could not override 'repeat'"),
+        ("repeats=0", "at least 1"),
     ],
 )
 def test_bad_arguments_get_one_sentence(argument: str, message: str) -> None:

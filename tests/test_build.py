@@ -44,6 +44,24 @@ BAD = [
     (["model.block.post_norm=layer"], ["post_norm=layer", "all, head, none"]),
     (["model.init=xavier"], ["model.init=xavier", "torch, normal"]),
     (["model/evolution=constant", "model.evolution.c=0.0"], ["c > 0"]),
+    (["model.unit_qk=no"], ["model.unit_qk=no must be true or false"]),
+    (["model.block.gated=off"], ["model.block.gated=off must be true or false"]),
+    (["model=gla", "model.evolution.temperature=-16.0"], ["temperature > 0"]),
+    (["model=gla", "model.evolution.rank=0"], ["rank >= 1"]),
+    (["model=mamba2", "model.evolution.rate_range=[-1.0,1.0]"], ["rate_range=[-1.0, 1.0]"]),
+    (["model=mamba2", "model.evolution.step_range=[0.0,0.1]"], ["step_range", "low <= high"]),
+    (["model=mlstm", "model.evolution.gate_range=[3.0]"], ["gate_range=[3.0]", "two numbers"]),
+    (["model.block._target_=torch.nn.Identity"], ["Identity"]),
+    (["model.readout._target_=coefdyn.mixer.scaling.One"], ["is not a Readout"]),
+    (["model=mamba2", "+model.preprocess.widht=3"], ["widht"]),
+    (["model=mamba2", "model.preprocess.width=0"], ["width of at least 1"]),
+    (["model=null"], ["must be a string"]),
+    (["~model.evolution"], ["choose a model preset"]),
+    (["seed=abc"], ["seed=abc must be a whole number"]),
+    (
+        ["model=deltanet", "model/scaling=step_size"],
+        ["model/evolution=householder_key_learned has none", "scalar_mamba2"],
+    ),
     (["model=deltanet", "model.evolution.strength=3.0"], ["(0, 2]"]),
     (["model/readout=polynomial", "model.readout.coefficients=[1.0]"], ["degree at least 1"]),
     (["model/readout=taylor_exp", "model.readout.degree=0"], ["degree of at least 1"]),
@@ -89,6 +107,46 @@ def test_bad_tensors_get_one_sentence(x: torch.Tensor, message: str) -> None:
             call(x)
         assert message in str(error.value)
         assert "\n" not in str(error.value)
+
+
+def test_wrong_precision_gets_one_sentence() -> None:
+    mixer = build_mixer(compose())
+    with pytest.raises(TypeError, match=r"needs weights of torch\.float64"):
+        mixer(torch.zeros(2, 4, 128, dtype=torch.float64))
+    with pytest.raises(TypeError, match="autocast is the way to bfloat16"):
+        mixer.bfloat16()(torch.zeros(2, 4, 128, dtype=torch.bfloat16))
+
+
+def test_a_step_takes_one_token_of_the_same_sequences() -> None:
+    mixer = build_mixer(compose(["model=gla"]))
+    with pytest.raises(ValueError, match="one token per sequence, not 2"):
+        mixer.step(torch.zeros(1, 2, 128), None)
+    _, state = mixer.step(torch.zeros(1, 1, 128), None)
+    with pytest.raises(ValueError, match="the state is of 1 sequences, the input of 3"):
+        mixer.step(torch.zeros(3, 1, 128), state)
+
+
+def test_a_backend_set_later_is_checked_too() -> None:
+    mixer = build_mixer(compose())
+    for backend in ("linear", "flash"):
+        with pytest.raises(ValueError, match=r"model\.backend="):
+            mixer.backend = backend
+    assert mixer.backend == "auto"
+
+
+def test_the_seed_decides_the_weights() -> None:
+    first, again, other = (build(compose([f"seed={seed}"])).head.weight for seed in (3, 3, 4))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+@pytest.mark.parametrize("evolution", ["identity", "scalar_mamba2", "householder_key_fixed"])
+def test_presets_take_another_evolution(evolution: str) -> None:
+    """The DeltaNet presets' largest strength applies to learned strengths alone."""
+    config = compose(["model=deltanet", f"model/evolution={evolution}", "model/scaling=one"])
+    mixer = build_mixer(config)
+    if evolution == "householder_key_fixed":
+        assert mixer.design.evolution.max_strength == 2.0
 
 
 def test_a_design_without_recurrent_form_says_so() -> None:

@@ -124,6 +124,7 @@ def test_positions_distinguish_steps() -> None:
         (torch.zeros(4, dtype=torch.int64), "expected (batch, time)"),
         (torch.zeros(2, 4), "expected int64 or int32"),
         (torch.zeros(1, 25, dtype=torch.int64), "longer than model.max_length=24"),
+        (torch.full((1, 4), 11), "outside 0..10"),
     ],
 )
 def test_bad_tokens_get_a_sentence(tokens: torch.Tensor, message: str) -> None:

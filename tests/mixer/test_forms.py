@@ -5,6 +5,7 @@ import itertools
 import pytest
 import torch
 
+from coefdyn.mixer import linear, quadratic
 from coefdyn.training.build import DESIGN_SLOTS, options
 from tests import designs
 
@@ -67,29 +68,44 @@ def test_forms_equal_definition_at_small_sizes(evolution: str, batch: int, lengt
         assert_equal_to_definition(choice, batch, length)
 
 
-@pytest.mark.parametrize("evolution", options("model/evolution"))
-@pytest.mark.parametrize("readout", ["exp", "softplus", "relu", "identity", "taylor_exp"])
-def test_float32_error_is_at_most_twice_that_of_the_loop(evolution: str, readout: str) -> None:
-    """rms error of y, and of the gradient of x, against float64, in each of 24 sequences.
+def rms(x: torch.Tensor) -> float:
+    return x.pow(2).mean().sqrt().item()
 
-    The median over sequences: a few have a row sum near zero, which magnifies any rounding.
+
+@pytest.mark.parametrize("choice", designs.covering(), ids="-".join)
+def test_float32_error_is_at_most_twice_that_of_the_loop(
+    choice: designs.Choice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """rms error against float64 of y and of every gradient, over several chunks.
+
+    For y and the gradient of x, the median over sequences: a few have a row sum near zero, which
+    magnifies any rounding. A parameter's gradient is a sum over all steps in which most cancels,
+    and the loop's own error in it can be small by luck: 1e-5 of its size is good enough too.
     """
-    normalization = "one" if readout == "identity" else "row_sum"
-    choice = (evolution, "inverse_sqrt", readout, normalization)
+    monkeypatch.setattr(linear, "CHUNK", 16)
+    monkeypatch.setattr(quadratic, "ROWS", 16)
     single, exact = designs.mixer(choice, torch.float32), designs.mixer(choice)
     exact.load_state_dict(single.state_dict())
-    x = torch.randn(24, 40, designs.SIZES["d_model"], requires_grad=True)
-    weight = torch.randn(24, 40, designs.SIZES["d_value"])
+    signed_sums = choice[3] == "row_sum" and not single.design.readout.nonnegative
+    batch = 2 if signed_sums else 16
+    x = designs.inputs(single, batch, 40 if not signed_sums else 24)
+    weight = torch.randn(batch, x.shape[1], designs.SIZES["d_value"])
     truth = designs.run(exact, "definition", x.detach().double().requires_grad_(), weight.double())
-
-    def rms_error(found: dict[str, torch.Tensor], name: str) -> torch.Tensor:
-        return (found[name] - truth[name]).pow(2).mean((1, 2)).sqrt()
-
     loop = designs.run(single, "definition", x, weight)
+    largest = max(rms(gradient) for name, gradient in truth.items() if name not in ("y", "x"))
     for form in designs.forms(single):
         found = designs.run(single, form, x, weight)
-        for name in ("y", "x"):
-            assert found[name].isfinite().all()
-            ratio = rms_error(found, name) / rms_error(loop, name)
-            # Not a number where the plain loop overflows, as it does where growth meets exp.
-            assert not ratio.nanmedian() > 2, f"{form} form, {name}: {ratio.nanmedian():.2f}"
+        for name, expected in truth.items():
+            per_sequence = tuple(range(1, expected.ndim)) if name in ("y", "x") else None
+            error, loop_error = (
+                (run[name] - expected).pow(2).mean(per_sequence).sqrt() for run in (found, loop)
+            )
+            if not loop_error.isfinite().all():  # growth meets exp: the plain loop overflows
+                continue
+            if signed_sums and per_sequence is None:  # one sum near zero rules the whole gradient
+                continue
+            floor = 0.0
+            if per_sequence is None:
+                floor = 0.5e-5 * (rms(expected) + 0.1 * largest)
+            ratio = (error / (2 * loop_error).clamp(min=2 * floor + 1e-12)).median()
+            assert ratio <= 1, f"{form} form, {name}: {2 * ratio:.2f} times the loop's error"

@@ -1,5 +1,7 @@
 """Members of the design space that must coincide, and Table 1 in closed form."""
 
+import copy
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -42,7 +44,8 @@ def design(evolution: object, readout: object = "identity", normalization: str =
     if isinstance(readout, str):
         readout = designs.slot("readout", readout)
     scaling = designs.slot("scaling", "inverse_sqrt")
-    return Design(evolution, scaling, readout, designs.slot("normalization", normalization))
+    parts = (evolution, scaling, readout, designs.slot("normalization", normalization))
+    return Design(*(copy.deepcopy(part) for part in parts))
 
 
 @pytest.mark.parametrize("form", ["quadratic", "linear", "definition"])

@@ -2,15 +2,19 @@
 
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from coefdyn.benchmarks.measure import Result, Run, interleaved_medians, peak_megabytes, result
+from coefdyn.mixer.design import Design, Projected
+from coefdyn.mixer.evolution import Evolution
 from coefdyn.mixer.linear import linear_form
-from coefdyn.mixer.quadratic import quadratic_form
+from coefdyn.mixer.normalization import RowSum
 from coefdyn.mixer.readout import Exp, Readout, Relu, Sigmoid, Softplus
+from coefdyn.mixer.scaling import InverseSqrt
 from coefdyn.mixer.sequence_mixer import MixerState, SequenceMixer
 from coefdyn.mixer.transition import Transition
 from coefdyn.training.build import build_mixer, build_slot, compose, options
@@ -49,8 +53,6 @@ def quadratic_time(repeats: int) -> Iterator[Result]:
         fast, slow = bars[name]
         readouts = every if name == "householder" else {**FAST, "softplus": Softplus()}
         for readout_name, readout in readouts.items():
-            if readout.feature_map is not None:
-                continue  # on features a kernel is the identity readout
             case = f"quadratic, {name}, {readout_name}"
             cases[case] = normalized_sum(q, k, v, grad, transition, readout)
             limits[case] = fast if readout_name in FAST else slow
@@ -60,18 +62,25 @@ def quadratic_time(repeats: int) -> Iterator[Result]:
 
 
 def quadratic_memory() -> Iterator[Result]:
-    """Peak of forward and backward, against alpha = tril(phi(q k^T)) by autograd."""
+    """Peak of forward and backward, against alpha = phi(score) on whole matrices by autograd."""
     q, k, v = (torch.randn(BATCH, HEADS, LENGTH, WIDTH, requires_grad=True) for _ in range(3))
     grad = torch.randn_like(v)
-    for name, readout in {**FAST, "softplus": Softplus()}.items():
-        ours = peak_megabytes(normalized_sum(q, k, v, grad, Transition(), readout))
+    log_decay = (-0.1 * torch.rand(BATCH, HEADS, LENGTH, 1)).requires_grad_()
 
-        def dense(readout: Readout = readout) -> object:
-            alpha = readout(q @ k.mT * WIDTH**-0.5).tril()
-            y = alpha @ v / alpha.sum(-1, keepdim=True).clamp(min=1e-6)
-            return torch.autograd.grad(y, (q, k, v), grad)
+    def dense(readout: Readout, decayed: bool) -> object:
+        score = q @ k.mT * WIDTH**-0.5
+        if decayed:
+            c = log_decay.cumsum(2)
+            score = score * torch.exp((c - c.mT).tril())
+        alpha = readout(score).tril()
+        y = alpha @ v / alpha.sum(-1, keepdim=True).clamp(min=1e-6)
+        return torch.autograd.grad(y, (q, k, v, *([log_decay] * decayed)), grad)
 
-        yield result(SUITE, f"memory, {name}", ours, "MB", peak_megabytes(dense), 0.25)
+    for name, transition in (("identity", Transition()), ("scalar decay", Transition(log_decay))):
+        for readout_name, readout in {**FAST, "softplus": Softplus()}.items():
+            ours = peak_megabytes(normalized_sum(q, k, v, grad, transition, readout))
+            baseline = peak_megabytes(partial(dense, readout, not transition.is_identity))
+            yield result(SUITE, f"memory, {name}, {readout_name}", ours, "MB", baseline, 0.25)
 
 
 def delta_rule_time(repeats: int) -> Iterator[Result]:
@@ -159,13 +168,22 @@ def normalized_sum(
     parts = (transition.log_decay, transition.direction, transition.strength)
     inputs = [q, k, v, *(part for part in parts if part is not None)]
 
-    def run() -> object:
-        values = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
-        scaled = k * WIDTH**-0.5
-        total, _ = quadratic_form(q, scaled, values, transition, readout, readout.exponential)
-        return torch.autograd.grad(total[..., :-1] / total[..., -1:], inputs, grad)
+    design = Design(Given(transition), InverseSqrt(HEADS * WIDTH, HEADS), readout, RowSum(1e-6))
+    given = Projected(torch.zeros(BATCH, LENGTH, 1), q, k, v, k)
+    return lambda: torch.autograd.grad(design.quadratic(given), inputs, grad)
 
-    return run
+
+class Given(Evolution):
+    """A transition made beforehand: its parameterization is not what is measured."""
+
+    def __init__(self, transition: Transition) -> None:
+        super().__init__()
+        self.transition = transition
+        self.has_decay = transition.log_decay is not None
+        self.has_direction = transition.direction is not None
+
+    def forward(self, x: Tensor, k: Tensor) -> Transition:
+        return self.transition
 
 
 def training_step(mixer: SequenceMixer, x: Tensor) -> Run:

@@ -59,7 +59,7 @@ def compose(overrides: Sequence[str] = (), name: str = "train") -> Config:
         del values["hydra"]
         OmegaConf.set_struct(values, True)
         OmegaConf.resolve(values)
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise ConfigError(_one_sentence(error)) from error
     return Config(values, choices)
 
