@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from coefdyn.mixer import decayed_dot, linear, quadratic
+from coefdyn.mixer import decayed_dot, linear, noncommuting, quadratic
 
 
 @pytest.fixture(autouse=True)
@@ -15,6 +15,9 @@ def short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of 4 and 3 steps, so that short sequences have several and do not fill the last."""
     monkeypatch.setattr(quadratic, "ROWS", 4)
     monkeypatch.setattr(quadratic, "ROWS_HOUSEHOLDER", 3)
+    monkeypatch.setattr(quadratic, "KEPT_CHUNKS", 2)
+    monkeypatch.setattr(noncommuting, "ROWS", 4)
+    monkeypatch.setattr(noncommuting, "TILE_ELEMENTS", 64)
     monkeypatch.setattr(quadratic, "TILE_ELEMENTS", {"cpu": 64})
     monkeypatch.setattr(linear, "CHUNK", 4)
     monkeypatch.setattr(linear, "CHUNK_PER_CHANNEL", 4)

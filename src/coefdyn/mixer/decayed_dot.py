@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from coefdyn.mixer.numerics import LOG2_E, exp
+from coefdyn.mixer.numerics import LOG2_E, exp, narrow_product
 
 # Channelwise decays are multiplied out directly below this size: larger blocks split in two.
 DIRECT = 4
@@ -43,23 +43,27 @@ class HeadDecayedDot(torch.autograd.Function):
         # What c loses in the precision of x goes into x and y: cheaper than float64 differences.
         main, rest = _parts(c, x.dtype)
         decay = torch.exp2(main - main.mT + _hide_above(x))
-        return ((x * rest) @ (y / rest).mT) * decay, decay
+        return ((x * rest) @ (y * rest.reciprocal()).mT) * decay, decay
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(*inputs, *output)
+        ctx.save_for_backward(*inputs, output[1])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        x, y, c, product, decay = ctx.saved_tensors
+        x, y, c, decay = ctx.saved_tensors
         _, rest = _parts(c, x.dtype)
-        # Without the diagonal, which does not depend on c: its terms would only cancel roughly.
-        flow = (grad * product).tril(-1)
-        d_c = flow.sum(-1, dtype=c.dtype) - flow.sum(-2, dtype=c.dtype)
         grad = grad * decay
-        d_x, d_y = (grad @ (y / rest)) * rest, (grad.mT @ (x * rest)) / rest
-        return d_x, d_y, d_c.unsqueeze(-1)
+        diagonal = grad.diagonal(dim1=-2, dim2=-1).clone().unsqueeze(-1)
+        grad.diagonal(dim1=-2, dim2=-1).zero_()
+        undo = rest.reciprocal()
+        d_x = narrow_product(grad, y * undo) * rest
+        d_y = narrow_product(grad.mT, x * rest) * undo
+        # D depends on c_i as on the length of x_i, and on c_j as on one over the length of y_j.
+        # The diagonal does not depend on c: left in, it would cancel, but not in the last digits.
+        d_c = (x * d_x - y * d_y).sum(-1, keepdim=True).to(c.dtype)
+        return d_x + diagonal * y, d_y + diagonal * x, d_c
 
 
 def _parts(

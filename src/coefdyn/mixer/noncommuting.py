@@ -1,16 +1,18 @@
 """The quadratic form of kernels psi(q) . psi(h) whose feature map does not commute with A_t."""
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from coefdyn.mixer.chunks import cut
+from coefdyn.mixer.numerics import exp, narrow_product
 from coefdyn.mixer.readout import Readout
 from coefdyn.mixer.transition import Transition
 
 ROWS = 8  # steps per chunk
-GROUP_ELEMENTS = 2**22  # transformed keys of a group of heads, over all pairs of steps
+TILE_ELEMENTS = 2**20  # transformed keys of a tile
 
 
 def noncommuting_form(
@@ -22,17 +24,20 @@ def noncommuting_form(
 ) -> Float[Tensor, "b h t p"]:
     """sum_{j <= i} psi(q_i) . psi(h_ij) v_j; k are scaled keys.
 
-    Every h_ij is needed as a vector, t^2 n / 2 numbers per head: heads are taken in groups and
-    recomputed in the backward pass.
+    Every h_ij is needed as a vector: t^2 n / 2 numbers per head, in tiles that are recomputed in
+    the backward pass. The keys at the start of each chunk are kept.
     """
-    shape, (_, _, t, n) = q.shape[:2], q.shape
-    A = transition.matrices(like=k).flatten(0, 1)
+    shape, length, n = q.shape[:2], q.shape[2], q.shape[3]
     q, k, v = (x.flatten(0, 1) for x in (q, k, v))
-    group = max(1, GROUP_ELEMENTS // (t * t * n))
-    outputs = [
-        checkpoint(_group, q[g], k[g], v[g], A[g], feature_map, use_reentrant=False)
-        for g in (slice(i, i + group) for i in range(0, q.shape[0], group))
+    step = max(1, TILE_ELEMENTS // (ROWS * length * n))
+    # split and unbind, here and below: slices would each get a gradient of the whole's size.
+    count = -(-q.shape[0] // step)
+    parts = [
+        [None] * count if x is None else x.flatten(0, 1).split(step)
+        for x in (transition.log_decay, transition.direction, transition.strength)
     ]
+    groups = zip(q.split(step), k.split(step), v.split(step), *parts, strict=True)
+    outputs = [_group(q, k, v, Transition(*rest), feature_map) for q, k, v, *rest in groups]
     return torch.cat(outputs).unflatten(0, shape)
 
 
@@ -40,30 +45,84 @@ def _group(
     q: Float[Tensor, "g t n"],
     k: Float[Tensor, "g t n"],
     v: Float[Tensor, "g t p"],
-    A: Float[Tensor, "g t n n"],
+    transition: Transition,
     feature_map: Readout,
 ) -> Float[Tensor, "g t p"]:
     size = min(ROWS, q.shape[1])
-    features, keys, values, A = (cut(x, size) for x in (feature_map(q), k, v, A))
-    # For every step of every chunk: what turns the state at the chunk's start into the state
-    # there, and the chunk's own keys so far.
-    through: list[Tensor] = []
-    own: list[Tensor] = []
-    for s in range(size):
-        through.append(A[:, :, s] @ through[-1] if through else A[:, :, s])
-        new = keys[:, :, s, :, None]
-        own.append(torch.cat([A[:, :, s] @ own[-1], new], dim=-1) if own else new)
-
+    features, keys = cut(feature_map(q), size), cut(k, size)
+    values = cut(v, size).flatten(1, 2)
+    through, own = _inside(keys, transition)
+    inside = (features.unsqueeze(-1) * feature_map(own)).sum(-2).tril()
+    ends = (through[:, :, -1].unbind(1), own[:, :, -1].unbind(1))
     past = keys[:, 0, :0].mT
     outputs = []
-    for c in range(keys.shape[1]):
-        turned = torch.cat([step[:, c] for step in through], dim=1) @ past
-        turned = turned.unflatten(1, (size, -1))
-        rows = []
-        for s in range(size):
-            h = torch.cat([turned[:, s], own[s][:, c]], dim=-1)
-            alpha = features[:, c, s, None] @ feature_map(h)
-            rows.append(alpha @ values.flatten(1, 2)[:, : h.shape[-1]])
-        outputs += rows
-        past = torch.cat([turned[:, -1], own[-1][:, c]], dim=-1)
+    for turn, query, within, turn_end, own_end in zip(
+        through.unbind(1), features.unbind(1), inside.unbind(1), *ends, strict=True
+    ):
+        earlier = KernelScores.apply(turn, past, query, feature_map)  # type: ignore[no-untyped-call]
+        alpha = torch.cat([earlier, within], dim=-1)
+        outputs.append(narrow_product(alpha, values[:, : alpha.shape[-1]]))
+        past = torch.cat([turn_end @ past, own_end], dim=-1)
     return torch.cat(outputs, dim=1)[:, : q.shape[1]]
+
+
+def _inside(
+    keys: Float[Tensor, "g c s n"], transition: Transition
+) -> tuple[Float[Tensor, "g c s n n"], Float[Tensor, "g c s n s"]]:
+    """For every step of every chunk: what turns keys at the chunk's start into keys there, and
+    the chunk's own keys as they stand there (later ones are zero)."""
+    size, n = keys.shape[2:]
+    decay, w, beta = (
+        None if x is None else cut(x, size)
+        for x in (transition.log_decay, transition.direction, transition.strength)
+    )
+    start = torch.eye(n, n + size, dtype=keys.dtype, device=keys.device)
+    state = start.expand(*keys.shape[:2], n, n + size)  # the matrix, and the keys beside it
+    states = []
+    for s, key in enumerate(keys.unsqueeze(-1).unbind(2)):
+        if decay is not None:
+            state = state * exp(decay[:, :, s]).unsqueeze(-1)
+        if w is not None and beta is not None:
+            along = w[:, :, s].unsqueeze(-1)
+            taken = beta[:, :, s, None, None] * (along * state).sum(-2, keepdim=True)
+            state = state - along * taken
+        state = torch.cat([state[..., : n + s], key, state[..., n + s + 1 :]], dim=-1)
+        states.append(state)
+    through, own = torch.stack(states, dim=2).split([n, size], dim=-1)
+    return through, own
+
+
+class KernelScores(torch.autograd.Function):
+    """alpha_sj = psi(q_s) . psi(P_s k_j); the vectors P_s k_j are recomputed, never stored."""
+
+    @staticmethod
+    def forward(
+        through: Float[Tensor, "g s n n"],
+        past: Float[Tensor, "g n r"],
+        features: Float[Tensor, "g s n"],
+        feature_map: Readout,
+    ) -> Float[Tensor, "g s r"]:
+        h = _turned(through, past)
+        return (feature_map(h) * features.unsqueeze(-1)).sum(2)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        *tensors, ctx.feature_map = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        through, past, features = ctx.saved_tensors
+        h = _turned(through, past)
+        psi = ctx.feature_map(h)
+        weight = grad.unsqueeze(2)
+        d_h = ctx.feature_map.backward(weight * features.unsqueeze(-1), h, psi).flatten(1, 2)
+        d_through = torch.bmm(past, d_h.mT).mT.unflatten(1, through.shape[1:3])
+        d_past = torch.bmm(through.flatten(1, 2).mT, d_h)
+        return d_through, d_past, (psi * weight).sum(-1), None
+
+
+def _turned(
+    through: Float[Tensor, "g s n n"], past: Float[Tensor, "g n r"]
+) -> Float[Tensor, "g s n r"]:
+    return torch.bmm(through.flatten(1, 2), past).unflatten(1, through.shape[1:3])
