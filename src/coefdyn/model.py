@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from coefdyn.blocks import EPS, Block
 from coefdyn.mixer.sequence_mixer import MixerState
-from coefdyn.position import Position
+from coefdyn.position import Position, Sinusoidal
 
 
 @runtime_checkable
@@ -31,30 +31,64 @@ class ModelState:
     blocks: tuple[MixerState, ...]
 
 
+class NextTokenHead(nn.Linear):
+    """logits_t = W_out x_t."""
+
+    def __init__(self, d_model: int, vocab_size: int) -> None:
+        super().__init__(d_model, vocab_size, bias=False)
+
+
+class AutoEncoderHead(nn.Module):
+    """logits_t = W_out MLP(x_last + P_t), P sinusoidal: every token from the last step alone.
+
+    The MLP is two rounds of Norm -> Linear -> GELU of the model's width, and a Norm.
+    """
+
+    def __init__(self, d_model: int, vocab_size: int) -> None:
+        super().__init__()
+        self.position = Sinusoidal(d_model)
+        rounds = [
+            nn.Sequential(nn.RMSNorm(d_model, eps=EPS), nn.Linear(d_model, d_model), nn.GELU())
+            for _ in range(2)
+        ]
+        self.mlp = nn.Sequential(*rounds, nn.RMSNorm(d_model, eps=EPS))
+        self.output = nn.Linear(d_model, vocab_size, bias=False)
+
+    def forward(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t v"]:
+        return self.output(self.mlp(self.position(x[:, -1:].expand_as(x))))
+
+
 class SequenceModel(nn.Module):
-    """logits_t = W_out Norm(blocks(E[token] + position))_t."""
+    """logits = head(Norm(blocks(E[token] + position)))."""
 
     def __init__(
-        self, vocab_size: int, d_model: int, position: Position, blocks: list[Block], init: str
+        self,
+        vocab_size: int,
+        d_model: int,
+        position: Position,
+        blocks: list[Block],
+        head: NextTokenHead | AutoEncoderHead,
+        init: str,
     ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, d_model)
         self.position = position
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.RMSNorm(d_model, eps=EPS)
-        self.head = nn.Linear(d_model, vocab_size, bias=False)
+        self.head = head
         initialize(self, init)
 
     def forward(self, tokens: Tensor) -> Float[Tensor, "b t v"]:
-        check_tokens(tokens)
-        x = self.position(self._embed(tokens))
+        x = self.embed(tokens)
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x))
 
-    def _embed(self, tokens: Tensor) -> Float[Tensor, "b t d"]:
+    def embed(self, tokens: Tensor, start: int = 0) -> Float[Tensor, "b t d"]:
+        """What the first block gets; `start` is the number of tokens before these."""
+        check_tokens(tokens)
         try:
-            return self.embedding(tokens)
+            return self.position(self.embedding(tokens), start)
         except IndexError as error:
             raise ValueError(
                 f"a token id lies outside 0..{self.embedding.num_embeddings - 1}, which "
@@ -65,9 +99,10 @@ class SequenceModel(nn.Module):
         self, tokens: Tensor, state: ModelState | None
     ) -> tuple[Float[Tensor, "b 1 v"], ModelState]:
         """One token at constant cost, where every mixer has a recurrent form."""
-        check_tokens(tokens)
+        if isinstance(self.head, AutoEncoderHead):
+            raise ValueError("an auto-encoder reads whole sequences; it cannot go token by token")
         start = 0 if state is None else state.position
-        x = self.position(self._embed(tokens), start)
+        x = self.embed(tokens, start)
         states = []
         for i, block in enumerate(self.blocks):
             assert isinstance(block, Block)

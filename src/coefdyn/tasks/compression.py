@@ -8,6 +8,9 @@ from coefdyn.tasks.task import Examples, Split, Task
 class Compression(Task):
     """seq_len - 1 random tokens and the aggregation token V-1; the targets are the inputs."""
 
+    auto_encoder = True
+    original = "generate_compression_instance"
+
     def __init__(self, vocab_size: int, seq_len: int, num_train: int, num_test: int) -> None:
         super().__init__(vocab_size, seq_len, num_train, num_test)
         if vocab_size < 2:

@@ -19,6 +19,8 @@ class FuzzyRecall(Task):
     answered; the original generator leaves out 2 to 3 % of them.
     """
 
+    original = "generate_fuzzy_in_context_recall_instance"
+
     def __init__(
         self,
         vocab_size: int,

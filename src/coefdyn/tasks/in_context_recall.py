@@ -13,6 +13,8 @@ class InContextRecall(Task):
     keys are scored in the test, otherwise the last one alone, after a copy token V-1.
     """
 
+    original = "generate_in_context_recall_instance"
+
     def __init__(
         self,
         vocab_size: int,

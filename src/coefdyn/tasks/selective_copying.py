@@ -12,6 +12,8 @@ class SelectiveCopying(Task):
     Ids: content 0..V-3, blank V-2, copy V-1. Each blank falls before a random content token.
     """
 
+    original = "generate_selective_copying_instance"
+
     def __init__(
         self,
         vocab_size: int,

@@ -1,40 +1,45 @@
 """From configuration to objects: the only module that knows Hydra."""
 
-import importlib
-import inspect
-from collections.abc import Mapping, Sequence
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import hydra
 import torch
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from torch import nn
+from torch.optim import Optimizer
 
 from coefdyn.blocks import Block
+from coefdyn.errors import ConfigError
 from coefdyn.mixer.design import MissingTraitError
 from coefdyn.mixer.evolution import Evolution
 from coefdyn.mixer.normalization import Normalization
 from coefdyn.mixer.readout import Readout
 from coefdyn.mixer.scaling import Scaling
 from coefdyn.mixer.sequence_mixer import SequenceMixer
-from coefdyn.model import SequenceModel
+from coefdyn.model import AutoEncoderHead, NextTokenHead, SequenceModel
 from coefdyn.position import Position
+from coefdyn.tasks.task import Task
+from coefdyn.training.trust import check_targets
+
+if TYPE_CHECKING:  # importing it takes seconds, which only training should spend
+    from lightning.pytorch.loggers import Logger
 
 CONF = Path(__file__).parents[3] / "conf"
 DESIGN_SLOTS = ("evolution", "scaling", "readout", "normalization")
 SLOTS = (*DESIGN_SLOTS, "block", "preprocess", "position")
 SIZES = ("vocab_size", "max_length", "d_model", "n_state", "d_value", "n_heads", "n_layers")
-TRUSTED = ("coefdyn", "torch", "lightning")
-
-
-class ConfigError(ValueError):
-    """What was asked for cannot be built; the message is for the user."""
 
 
 @dataclass(frozen=True)
@@ -50,18 +55,41 @@ def compose(overrides: Sequence[str] = (), name: str = "train") -> Config:
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):
             values = hydra_compose(name, list(overrides), return_hydra_config=True)
-        choices = {
-            str(group): str(choice)
-            for group, choice in values.hydra.runtime.choices.items()
-            if not str(group).startswith("hydra/")
-        }
-        OmegaConf.set_struct(values, False)
-        del values["hydra"]
-        OmegaConf.set_struct(values, True)
-        OmegaConf.resolve(values)
+        return _resolved(values, values.hydra.runtime.choices)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise ConfigError(_one_sentence(error)) from error
-    return Config(values, choices)
+
+
+def multirun(arguments: Sequence[str], run: Callable[[Config], int], name: str = "train") -> int:
+    """Hydra's own command line, for -m and its other flags: `run` on every configuration.
+
+    A run that fails does not stop the others; the largest exit code is returned.
+    """
+    codes = [0]
+
+    @hydra.main(config_path=str(CONF), config_name=name, version_base="1.3")
+    def each(values: DictConfig) -> None:
+        try:
+            codes.append(run(_resolved(values.copy(), HydraConfig.get().runtime.choices)))
+        except Exception:  # the record says nothing, so the user must hear of it here
+            traceback.print_exc()
+            codes.append(1)
+
+    before, sys.argv = sys.argv, [sys.argv[0], *arguments]
+    try:
+        each()
+    finally:
+        sys.argv = before
+    return max(codes)
+
+
+def _resolved(values: DictConfig, choices: Mapping[Any, Any]) -> Config:
+    kept = {str(k): str(v) for k, v in choices.items() if not str(k).startswith("hydra/")}
+    OmegaConf.set_struct(values, False)
+    values.pop("hydra", None)
+    OmegaConf.set_struct(values, True)
+    OmegaConf.resolve(values)
+    return Config(values, kept)
 
 
 def options(group: str) -> list[str]:
@@ -72,6 +100,7 @@ def options(group: str) -> list[str]:
 def build(config: Config) -> SequenceModel:
     """The model of a composed configuration: the same seed gives the same weights."""
     model = _checked_model(config)
+    head = AutoEncoderHead if build_task(config).auto_encoder else NextTokenHead
     torch.manual_seed(config.values.seed)
     try:
         return SequenceModel(
@@ -79,10 +108,41 @@ def build(config: Config) -> SequenceModel:
             d_model=model.d_model,
             position=build_slot(model.position, Position),
             blocks=[build_block(config) for _ in range(model.n_layers)],
+            head=head(model.d_model, model.vocab_size),
             init=model.init,
         )
     except ValueError as error:
         raise ConfigError(_one_sentence(error)) from error
+
+
+def build_task(config: Config) -> Task:
+    settings = {k: v for k, v in config.values.task.items() if k not in ("name", "source", "seed")}
+    task: Task = build_slot(OmegaConf.create(settings), Task)
+    return task
+
+
+def build_optimizer(config: Config, parameters: Iterable[nn.Parameter]) -> Optimizer:
+    """The optimizer of a composed configuration, at its peak learning rate."""
+    make = build_slot(config.values.optimizer, partial)
+    try:
+        return make(list(parameters))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ConfigError(f"optimizer cannot be built: {_one_sentence(error)}") from error
+
+
+def build_logger(config: Config, directory: Path, name: str) -> "list[Logger]":
+    """What is logged to besides metrics.csv: one of Lightning's loggers, or nothing."""
+    if not config.values.get("logger"):
+        return []
+    make = build_slot(config.values.logger, partial)
+    try:
+        logger = make(save_dir=directory, version=name)
+        logger.log_hyperparams(OmegaConf.to_container(config.values, resolve=True))
+    except (TypeError, ImportError) as error:
+        raise ConfigError(
+            f"logger={config.choices.get('logger')} cannot be built: {_one_sentence(error)}"
+        ) from error
+    return [logger]
 
 
 def build_block(config: Config) -> Block:
@@ -124,7 +184,7 @@ def build_mixer(config: Config) -> SequenceMixer:
 
 def build_slot(config: DictConfig, kind: type, **given: Any) -> Any:
     """An object of the class that `_target_` names, if that may be trusted and is of this kind."""
-    _check_targets(OmegaConf.to_container(config))
+    check_targets(OmegaConf.to_container(config))
     try:
         slot = instantiate(config, _convert_="all", **given)
     except HydraException as error:
@@ -174,35 +234,6 @@ def _remedy(config: Config, error: MissingTraitError) -> str:
         f"model/evolution={chosen['model/evolution']} has none; "
         f"choose model/evolution from {', '.join(fitting)}, or another scaling"
     )
-
-
-def _check_targets(node: Any) -> None:
-    """Every `_target_` must be a class defined in coefdyn, torch or lightning.
-
-    The root is checked before importing, and the class's own module after: a trusted module may
-    have imported something that is not.
-    """
-    if isinstance(node, Mapping):
-        if "_target_" in node:
-            _check_target(str(node["_target_"]))
-        for value in node.values():
-            _check_targets(value)
-    elif isinstance(node, list):
-        for value in node:
-            _check_targets(value)
-
-
-def _check_target(target: str) -> None:
-    module_name, _, name = target.rpartition(".")
-    refusal = f"_target_={target} is refused: it must be a class of {', '.join(TRUSTED)}"
-    if target.partition(".")[0] not in TRUSTED:
-        raise ConfigError(refusal)
-    try:
-        found = getattr(importlib.import_module(module_name), name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"_target_={target} does not exist") from error
-    if not inspect.isclass(found) or found.__module__.partition(".")[0] not in TRUSTED:
-        raise ConfigError(refusal)
 
 
 def _one_sentence(error: BaseException) -> str:

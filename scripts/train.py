@@ -1,0 +1,11 @@
+"""Train one design on one task: python scripts/train.py model=gla task=noisy_recall scale=lite
+
+With -m it trains every combination of comma-separated values, one after the other.
+"""
+
+import sys
+
+from coefdyn.training.command import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""From trained models and records to numbers, tables and figures."""

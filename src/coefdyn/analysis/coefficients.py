@@ -1,0 +1,133 @@
+"""How the coefficients of a trained model are distributed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from coefdyn.blocks import Block
+from coefdyn.model import SequenceModel
+
+NEAR_ZERO = 1e-3
+NEAR_ONE = 0.9  # up to 1
+ZERO = 1e-6
+SLICE_ELEMENTS = 2**24  # of alpha at a time
+
+
+@dataclass
+class Counts:
+    """Sums over sequences of one layer; the axes left are head and, for zeros, step."""
+
+    near_zero: Int64[Tensor, " h"]
+    near_one: Int64[Tensor, " h"]
+    near_zero_raw: Int64[Tensor, " h"]
+    near_one_raw: Int64[Tensor, " h"]
+    guarded: Int64[Tensor, " h"]
+    zeros: Int64[Tensor, "h i"]
+    most_zeros: Int64[Tensor, " h"]
+
+    def add(self, other: "Counts") -> "Counts":
+        sums = {name: value + getattr(other, name) for name, value in vars(self).items()}
+        sums["most_zeros"] = torch.maximum(self.most_zeros, other.most_zeros)
+        return Counts(**sums)
+
+
+@torch.no_grad()
+def coefficient_statistics(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -> dict[str, Any]:
+    """Fractions of the coefficients j <= i of every layer and head, and of all together.
+
+    near_zero: |alpha/eta| <= 1e-3; near_one: alpha/eta in [0.9, 1]; ratio: near_one / near_zero,
+    None if nothing is near zero; the same of alpha itself as *_raw. zeros_per_index: at each step
+    i, how many |alpha_ij| <= 1e-6, mean over sequences; most_zeros: their largest number.
+    guarded_rows: the share of rows whose eta the rule for eta near zero has set.
+    """
+    batch, length = tokens.shape
+    n_heads = max(block.mixer.n_heads for block in blocks_of(model))
+    size = max(1, SLICE_ELEMENTS // (n_heads * length**2))
+    layers: list[Counts] = []
+    for part in tokens.split(size):
+        counts = [_count(*inner) for inner in _layers(model, part)]
+        layers = [a.add(b) for a, b in zip(layers, counts, strict=True)] if layers else counts
+    pairs, rows = batch * length * (length + 1) // 2, batch * length
+    per_layer = {
+        name: torch.stack([getattr(layer, name) for layer in layers]) for name in vars(layers[0])
+    }
+    return _summary(per_layer, pairs, rows, batch)
+
+
+def blocks_of(model: SequenceModel) -> Iterator[Block]:
+    for block in model.blocks:
+        assert isinstance(block, Block)
+        yield block
+
+
+def _layers(
+    model: SequenceModel, tokens: Int64[Tensor, "b t"]
+) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+    """alpha, eta and the guarded rows of each layer."""
+    x = model.embed(tokens)
+    for block in blocks_of(model):
+        alpha, eta = block.mixer.coefficients(block.norm(x))
+        design = block.mixer.design
+        yield alpha, eta, design.normalization.guarded(design.rows(alpha))
+        x = block(x)
+
+
+def _count(
+    alpha: Float[Tensor, "b h i j"],
+    eta: Float[Tensor, "b h i"],
+    guarded: Bool[Tensor, "b h i"] | None,
+) -> Counts:
+    length = alpha.shape[-1]
+    past = torch.ones(length, length, dtype=torch.bool, device=alpha.device).tril()
+    weight = alpha / eta.unsqueeze(-1)
+
+    def number(condition: Bool[Tensor, "b h i j"]) -> Int64[Tensor, " h"]:
+        return (condition & past).sum((0, 2, 3))
+
+    zeros = ((alpha.abs() <= ZERO) & past).sum(-1)
+    return Counts(
+        near_zero=number(weight.abs() <= NEAR_ZERO),
+        near_one=number((weight >= NEAR_ONE) & (weight <= 1)),
+        near_zero_raw=number(alpha.abs() <= NEAR_ZERO),
+        near_one_raw=number((alpha >= NEAR_ONE) & (alpha <= 1)),
+        guarded=zeros.new_zeros(alpha.shape[1]) if guarded is None else guarded.sum((0, 2)),
+        zeros=zeros.sum(0),
+        most_zeros=zeros.amax((0, 2)),
+    )
+
+
+def _summary(counts: dict[str, Tensor], pairs: int, rows: int, batch: int) -> dict[str, Any]:
+    """Counts (layer, head, ...) as shares: overall, and as nested lists per layer and head."""
+    n_heads = counts["near_zero"].numel()
+    zeros = counts["zeros"].double()
+    overall: dict[str, Any] = {"sequences": batch}
+    per_head: dict[str, Any] = {}
+    for name in ("near_zero", "near_one", "near_zero_raw", "near_one_raw"):
+        overall[name] = counts[name].sum().item() / (pairs * n_heads)
+        per_head[name] = (counts[name].double() / pairs).tolist()
+    for suffix in ("", "_raw"):
+        one, zero = counts["near_one" + suffix], counts["near_zero" + suffix]
+        overall["ratio" + suffix] = _ratio(one.sum(), zero.sum())
+        per_head["ratio" + suffix] = [
+            [_ratio(*pair) for pair in zip(*layer, strict=True)]
+            for layer in zip(one, zero, strict=True)
+        ]
+    overall["guarded_rows"] = counts["guarded"].sum().item() / (rows * n_heads)
+    per_head["guarded_rows"] = (counts["guarded"].double() / rows).tolist()
+    overall["zeros_per_index"] = [
+        round(x, 4) for x in (zeros.flatten(0, 1).mean(0) / batch).tolist()
+    ]
+    per_head["zeros_per_index"] = [
+        [[round(x, 4) for x in head] for head in layer] for layer in (zeros / batch).tolist()
+    ]
+    overall["most_zeros"] = counts["most_zeros"].max().item()
+    per_head["most_zeros"] = counts["most_zeros"].tolist()
+    return overall | {"per_head": per_head}
+
+
+def _ratio(one: Tensor, zero: Tensor) -> float | None:
+    return one.item() / zero.item() if zero.item() else None

@@ -1,0 +1,89 @@
+"""Where examples come from: our generator, files in the published layout, or the original code."""
+
+import importlib
+import inspect
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
+
+from coefdyn.errors import ConfigError
+from coefdyn.tasks.task import IGNORE, Examples, Split, Task
+
+NATIVE, MAD_LAB = "native", "mad_lab"
+
+
+def load(task: Task, split: Split, seed: int, source: str) -> Examples:
+    """The examples of a split; `source` is native, mad_lab or a directory of npy files."""
+    if source == NATIVE:
+        return task.generate(split, seed)
+    if source == MAD_LAB:
+        examples = _from_original(task, split, seed)
+    elif Path(source).is_dir():
+        examples = _from_files(Path(source) / split)
+    else:
+        raise ConfigError(
+            f"task.source={source} is no directory; choose {NATIVE}, {MAD_LAB}, or a directory "
+            "with train/inputs.npy, train/targets.npy, test/inputs.npy and test/targets.npy"
+        )
+    _check(examples, task, split, source)
+    return examples
+
+
+def _from_original(task: Task, split: Split, seed: int) -> Examples:
+    """One call of the original's instance function per sequence, as it makes its own data sets."""
+    try:
+        make = getattr(importlib.import_module("mad.data.instances"), task.original)
+    except ImportError as error:
+        raise ConfigError(
+            "task.source=mad_lab needs the original benchmark: put its checkout, "
+            "github.com/athms/mad-lab, on PYTHONPATH"
+        ) from error
+    rng = np.random.default_rng([seed, ("train", "test").index(split)])
+    np.random.seed(rng.integers(2**32))
+    count = task.num_train if split == "train" else task.num_test
+    wanted = inspect.signature(make).parameters
+    settings = {name: value for name, value in vars(task).items() if name in wanted}
+    if "is_training" in wanted:
+        settings["is_training"] = split == "train"
+    settings["rng"] = rng
+    pairs = [make(**settings) for _ in range(count)]
+    inputs, targets = (np.stack(side).astype(np.int64) for side in zip(*pairs, strict=True))
+    return Examples(inputs, targets)
+
+
+def _from_files(directory: Path) -> Examples:
+    return Examples(_array(directory / "inputs.npy"), _array(directory / "targets.npy"))
+
+
+def _array(path: Path) -> Int64[ndarray, "b t"]:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path} is missing; task.source needs it") from error
+    except (OSError, ValueError, EOFError) as error:
+        raise ConfigError(f"{path} is not a readable npy file of integers: {error}") from error
+    if not isinstance(array, ndarray) or array.ndim != 2 or array.dtype.kind not in "iu":
+        raise ConfigError(f"{path} must hold integers of shape (sequences, steps)")
+    return array.astype(np.int64)
+
+
+def _check(examples: Examples, task: Task, split: Split, source: str) -> None:
+    """Files must be what the settings say: the settings stand in the record."""
+    inputs, targets = examples
+    where = f"the {split} data of task.source={source}"
+    count = task.num_train if split == "train" else task.num_test
+    if inputs.shape != targets.shape:
+        raise ConfigError(f"{where} has inputs {inputs.shape} but targets {targets.shape}")
+    if inputs.shape != (count, task.length):
+        raise ConfigError(
+            f"{where} has {inputs.shape[0]} sequences of {inputs.shape[1]} steps, but task.num_"
+            f"{split} and task.seq_len ask for {count} of {task.length}; set them to match"
+        )
+    valid = (targets >= 0) | (targets == IGNORE)
+    if inputs.min() < 0 or max(inputs.max(), targets.max()) >= task.vocab_size or not valid.all():
+        raise ConfigError(
+            f"{where} has token ids outside 0..{task.vocab_size - 1} (targets may be {IGNORE}); "
+            "set task.vocab_size to match"
+        )

@@ -1,0 +1,52 @@
+"""The command line of scripts/train.py."""
+
+import logging
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from coefdyn.allocator import keep_freed_memory
+from coefdyn.errors import ConfigError
+from coefdyn.training.build import Config, compose, multirun
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit code: 0 if every run is recorded (a divergence is a result), 1 if not."""
+    warnings.filterwarnings("ignore", module=r"lightning\.")  # about its own insides
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    try:
+        if any(argument.startswith("-") for argument in arguments):  # -m, --help, --cfg, ...
+            return multirun(arguments, train)
+        return train(compose(arguments))
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def train(config: Config) -> int:
+    """One run; says where its record is."""
+    from coefdyn.training.run import run_one  # takes seconds to import
+
+    keep_freed_memory()
+    try:
+        print(summary(config, run_one(config)), flush=True)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def summary(config: Config, record: dict[str, Any]) -> str:
+    values = record["metrics"]
+    status = record["status"]
+    if record["diverged_at_step"] is not None:
+        status += f" at step {record['diverged_at_step']}"
+    lines = [f"{record['run_id']} {status} after {record['epochs']} epochs"]
+    lines += [f"  {name:<20} {value:.4f}" for name, value in values.items() if value is not None]
+    lines += [f"  {'chance':<20} {record['chance']:.4f}"]
+    if record["coefficients"] is not None:
+        share = record["coefficients"]["near_zero"]
+        lines += [f"  {'near-zero fraction':<20} {share:.4f}"]
+    lines += [f"  {config.values.paths.results}/runs/{record['run_id']}/record.json"]
+    return "\n".join(lines)

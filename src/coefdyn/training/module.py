@@ -1,0 +1,146 @@
+"""What one training run does in a step and at the end of an epoch."""
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torchmetrics.classification import MulticlassStatScores
+
+from coefdyn.tasks.task import IGNORE
+from coefdyn.training.batches import Batch
+
+CHECK_EVERY = 50  # steps between two looks at the losses: on a GPU each look waits for it
+
+Row = dict[str, float | int]
+
+
+class DivergedError(Exception):
+    """A loss that is not finite, at `step` (counted from 1)."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(f"the loss is not finite at step {step}")
+        self.step = step
+
+
+class Training(pl.LightningModule):
+    """Cross-entropy on the scored targets, a cosine schedule by step, a `history` row per epoch.
+
+    Accuracies are over the whole test set: micro, every scored target counting alike, and macro,
+    every class that occurs among the targets counting alike.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        vocab_size: int,
+        make_optimizer: Callable[[Iterable[nn.Parameter]], Optimizer],
+        warmup_steps: int,
+        stop_at: float | None,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.make_optimizer = make_optimizer
+        self.warmup_steps, self.stop_at = warmup_steps, stop_at
+        self.history: list[Row] = []
+        self.losses: list[Tensor] = []  # of the epoch's steps so far
+        self.test_loss: list[Tensor] = []  # sum and number of scored targets, per batch
+        self.test_seconds = 0.0
+        self.scores = MulticlassStatScores(
+            vocab_size, average="none", ignore_index=IGNORE, validate_args=False
+        )
+
+    def training_step(self, batch: Batch, index: int) -> Tensor:
+        inputs, targets = batch
+        logits = self.model(inputs)
+        loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE)
+        self.losses.append(loss.detach())
+        if len(self.losses) % CHECK_EVERY == 0:
+            self._check_losses()
+        return loss
+
+    def on_train_epoch_start(self) -> None:
+        self.losses = []  # not called when an epoch goes on after a restart
+
+    def on_validation_start(self) -> None:
+        self.test_seconds -= time.perf_counter()
+
+    def validation_step(self, batch: Batch, index: int) -> None:
+        inputs, targets = batch
+        logits, wanted = self.model(inputs).flatten(0, 1), targets.flatten()
+        total = F.cross_entropy(logits.float(), wanted, ignore_index=IGNORE, reduction="sum")
+        self.test_loss.append(torch.stack([total, (wanted != IGNORE).sum()]))
+        self.scores.update(logits.argmax(-1), wanted)
+
+    def on_validation_epoch_end(self) -> None:
+        self._check_losses()
+        self.test_seconds += time.perf_counter()
+        total, count = torch.stack(self.test_loss).sum(0).tolist()
+        right, _, _, _, wanted = self.scores.compute().double().unbind(-1)
+        occurs = wanted > 0
+        row = {
+            "test/loss": total / count,
+            "test/accuracy": (right.sum() / wanted.sum()).item(),
+            "test/accuracy_macro": (right[occurs] / wanted[occurs]).mean().item(),
+        }
+        self.scores.reset()
+        self.test_loss = []
+        if not math.isfinite(row["test/loss"]):
+            raise DivergedError(self.global_step)
+        self.history.append(self._epoch_row() | row)
+        self._stop_if_good_enough()
+
+    def on_train_epoch_end(self) -> None:
+        self._check_losses()
+        if not self.history or self.history[-1]["epoch"] != self.current_epoch + 1:
+            self.history.append(self._epoch_row())
+
+    def configure_optimizers(self) -> Any:
+        optimizer = self.make_optimizer(self.model.parameters())
+        steps = int(self.trainer.estimated_stepping_batches)
+
+        def factor(step: int) -> float:
+            if step < self.warmup_steps:
+                return (step + 1) / self.warmup_steps
+            done = (step - self.warmup_steps) / max(1, steps - self.warmup_steps)
+            return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+        return [optimizer], [{"scheduler": schedule, "interval": "step"}]
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["history"], checkpoint["losses"] = self.history, self.losses
+
+    def on_load_checkpoint(self, checkpoint: Mapping[str, Any]) -> None:
+        self.history, self.losses = list(checkpoint["history"]), list(checkpoint["losses"])
+        self._stop_if_good_enough()
+
+    def _stop_if_good_enough(self) -> None:
+        tests = [row["test/accuracy"] for row in self.history if "test/accuracy" in row]
+        if self.stop_at is not None and tests and tests[-1] >= self.stop_at:
+            self.trainer.should_stop = True
+
+    def _epoch_row(self) -> Row:
+        mean = torch.stack(self.losses).double().mean().item()
+        (group,) = self.optimizers().param_groups  # type: ignore[union-attr]
+        return {
+            "epoch": self.current_epoch + 1,
+            "step": self.global_step,
+            "lr": float(group["lr"]),
+            "train/loss": mean,
+        }
+
+    def _check_losses(self) -> None:
+        if not self.losses:
+            return
+        bad = ~torch.stack(self.losses).isfinite()
+        if bad.any():
+            first = int(bad.int().argmax())
+            raise DivergedError(
+                self.current_epoch * int(self.trainer.num_training_batches) + first + 1
+            )
