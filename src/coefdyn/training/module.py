@@ -41,11 +41,14 @@ class Training(pl.LightningModule):
         vocab_size: int,
         make_optimizer: Callable[[Iterable[nn.Parameter]], Optimizer],
         warmup_steps: int,
+        total_steps: int,
         stop_at: float | None,
     ) -> None:
         super().__init__()
         self.model = model
         self.make_optimizer = make_optimizer
+        # Lightning could count the steps, but would then start the data before a restart is known.
+        self.total_steps = total_steps
         self.warmup_steps, self.stop_at = warmup_steps, stop_at
         self.history: list[Row] = []
         self.losses: list[Tensor] = []  # of the epoch's steps so far
@@ -102,12 +105,10 @@ class Training(pl.LightningModule):
 
     def configure_optimizers(self) -> Any:
         optimizer = self.make_optimizer(self.model.parameters())
-        steps = int(self.trainer.estimated_stepping_batches)
-
         def factor(step: int) -> float:
             if step < self.warmup_steps:
                 return (step + 1) / self.warmup_steps
-            done = (step - self.warmup_steps) / max(1, steps - self.warmup_steps)
+            done = (step - self.warmup_steps) / max(1, self.total_steps - self.warmup_steps)
             return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
 
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)

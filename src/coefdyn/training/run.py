@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lightning.pytorch.loggers import WandbLogger
 from omegaconf import OmegaConf
 
 from coefdyn.analysis.coefficients import blocks_of, coefficient_statistics
@@ -92,8 +93,8 @@ def run_one(config: Config) -> dict[str, Any]:
 def prepare(config: Config) -> Prepared:
     """Everything that a wrong configuration can spoil."""
     trainer = trainer_settings(settings(config)["trainer"])
-    if trainer.devices.threads is not None:
-        torch.set_num_threads(trainer.devices.threads)
+    if trainer.threads is not None:
+        torch.set_num_threads(trainer.threads)
     task, source = build_task(config), config.values.task
     if type(source.seed) is not int or source.seed < 0:
         raise ConfigError(f"task.seed={source.seed} must be a whole number of at least 0")
@@ -115,36 +116,35 @@ def _train(
     config: Config, prepared: Prepared, name: str, directory: Path, clock: Clock
 ) -> dict[str, Any]:
     model, task, trainer = prepared.model, prepared.task, prepared.trainer
-    device = torch.device(trainer.devices.accelerator)
+    device = torch.device(trainer.accelerator)
+    train = ShuffledBatches(prepared.train, trainer.batch_size, device, config.values.seed)
+    test = Batches(prepared.test, trainer.batch_size, device)
     module = Training(
         model,
         vocab_size=config.values.model.vocab_size,
         make_optimizer=partial(build_optimizer, config),
         warmup_steps=trainer.warmup_steps,
+        total_steps=trainer.max_epochs * len(train),
         stop_at=trainer.stop_at,
     )
     module.make_optimizer(model.parameters())  # a wrong value fails here, with its sentence
     checkpoint = directory / CHECKPOINT
     loggers = build_logger(config, directory, name)
     keep = KeepProgress(directory, trainer.checkpoint_seconds, loggers)
-    batches = [
-        ShuffledBatches(prepared.train, trainer.batch_size, device, config.values.seed),
-        Batches(prepared.test, trainer.batch_size, device),
-    ]
     if checkpoint.exists():
         log.info("run %s goes on from its checkpoint", name)
     diverged_at = None
     try:
         trainer.make([keep], directory).fit(
-            module, *batches, ckpt_path=checkpoint if checkpoint.exists() else None
+            module, train, test, ckpt_path=checkpoint if checkpoint.exists() else None
         )
     except DivergedError as error:
         diverged_at = error.step
         log.warning("run %s diverged: %s", name, error)
     finally:
         for logger in loggers:
-            logger.finalize("success" if diverged_at is None else "failed")
-            if hasattr(logger.experiment, "finish"):  # wandb, for the next run of this process
+            logger.finalize("success")
+            if isinstance(logger, WandbLogger):  # or the process's next run would be logged to it
                 logger.experiment.finish()
     write_history(directory / "metrics.csv", module.history)
     clock.lap("training")

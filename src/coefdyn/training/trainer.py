@@ -4,7 +4,7 @@ Trainer made from it."""
 import logging
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,25 +21,6 @@ ACCELERATORS = ("cpu", "cuda")
 
 
 @dataclass(frozen=True)
-class Devices:
-    """Where a run computes."""
-
-    accelerator: str
-    threads: int | None
-
-    def __post_init__(self) -> None:
-        if self.accelerator not in ACCELERATORS:
-            raise ConfigError(
-                f"trainer.devices.accelerator={self.accelerator} is not known; choose from "
-                f"{', '.join(ACCELERATORS)}"
-            )
-        if self.accelerator == "cuda" and not torch.cuda.is_available():
-            raise ConfigError("trainer.devices.accelerator=cuda finds no GPU; use trainer=cpu")
-        if self.threads is not None:
-            _check_whole("devices.threads", self.threads, least=1)
-
-
-@dataclass(frozen=True)
 class TrainerSettings:
     """The `trainer` section; conf/trainer/cpu.yaml says what each value is."""
 
@@ -51,26 +32,8 @@ class TrainerSettings:
     stop_at: float | None
     test_every: int
     checkpoint_seconds: float
-    devices: Devices
-
-    def __post_init__(self) -> None:
-        _check_whole("max_epochs", self.max_epochs, least=1)
-        _check_whole("batch_size", self.batch_size, least=1)
-        _check_whole("warmup_steps", self.warmup_steps, least=0)
-        _check_whole("test_every", self.test_every, least=1)
-        if self.precision not in PRECISIONS:
-            raise ConfigError(
-                f"trainer.precision={self.precision} is not known; choose from "
-                f"{', '.join(PRECISIONS)}"
-            )
-        if self.clip is not None and not _is_number(self.clip, above=0):
-            raise ConfigError(f"trainer.clip={self.clip} must be above 0, or null for no clipping")
-        if self.stop_at is not None and not _is_number(self.stop_at, above=0):
-            raise ConfigError(f"trainer.stop_at={self.stop_at} must be an accuracy, or null")
-        if not _is_number(self.checkpoint_seconds, above=0):
-            raise ConfigError(
-                f"trainer.checkpoint_seconds={self.checkpoint_seconds} must be above 0"
-            )
+    accelerator: str
+    threads: int | None
 
     def make(self, callbacks: Sequence[Callback], directory: Path) -> pl.Trainer:
         """Lightning's Trainer: one device, our checkpoints and metrics file instead of its own."""
@@ -81,7 +44,7 @@ class TrainerSettings:
             # It advises to use a GPU that is there; trainer=cpu has been asked for.
             warnings.filterwarnings("ignore", message="GPU available but not used")
             return pl.Trainer(
-                accelerator=self.devices.accelerator,
+                accelerator=self.accelerator,
                 devices=1,
                 precision=PRECISIONS[self.precision],  # type: ignore[arg-type]
                 max_epochs=self.max_epochs,
@@ -98,17 +61,35 @@ class TrainerSettings:
             )
 
 
-def trainer_settings(values: dict[str, Any]) -> TrainerSettings:
-    try:
-        return TrainerSettings(**values | {"devices": Devices(**values["devices"])})
-    except TypeError as error:
-        raise ConfigError(f"the trainer section is not complete: {error}") from error
+def trainer_settings(values: Mapping[str, Any]) -> TrainerSettings:
+    """The section's values, if they can be used."""
+    given = dict(values)
+    given |= given.pop("devices")
+    for name, least in (
+        ("max_epochs", 1),
+        ("batch_size", 1),
+        ("warmup_steps", 0),
+        ("test_every", 1),
+    ):
+        if type(given[name]) is not int or given[name] < least:
+            raise _wrong(name, given, f"must be a whole number of at least {least}")
+    if given["threads"] is not None and (type(given["threads"]) is not int or given["threads"] < 1):
+        raise _wrong("threads", given, "must be a whole number of at least 1, or null")
+    for name in ("clip", "stop_at", "checkpoint_seconds"):
+        optional = name != "checkpoint_seconds"
+        if given[name] is None and optional:
+            continue
+        if type(given[name]) not in (int, float) or not given[name] > 0:
+            raise _wrong(name, given, "must be a number above 0" + ", or null" * optional)
+        given[name] = float(given[name])
+    for name, known in (("precision", PRECISIONS), ("accelerator", ACCELERATORS)):
+        if given[name] not in known:
+            raise _wrong(name, given, f"is not known; choose from {', '.join(known)}")
+    if given["accelerator"] == "cuda" and not torch.cuda.is_available():
+        raise _wrong("accelerator", given, "finds no GPU; use trainer=cpu")
+    return TrainerSettings(**given)
 
 
-def _check_whole(name: str, value: Any, least: int) -> None:
-    if type(value) is not int or value < least:
-        raise ConfigError(f"trainer.{name}={value} must be a whole number of at least {least}")
-
-
-def _is_number(value: Any, above: float) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > above
+def _wrong(name: str, given: Mapping[str, Any], why: str) -> ConfigError:
+    section = "trainer.devices" if name in ("accelerator", "threads") else "trainer"
+    return ConfigError(f"{section}.{name}={given[name]} {why}")
