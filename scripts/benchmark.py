@@ -9,7 +9,8 @@ from rich.table import Table
 
 from coefdyn.allocator import keep_freed_memory
 from coefdyn.benchmarks import mixer
-from coefdyn.training.build import ConfigError, compose
+from coefdyn.errors import ConfigError
+from coefdyn.training.build import compose
 
 SUITES = {"mixer": mixer.run}
 

@@ -1,20 +1,22 @@
 """Configuration: presets, and bad input answered in one sentence with the remedy."""
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 
-from coefdyn.training.build import (
-    CONF,
-    SLOTS,
-    ConfigError,
-    build,
-    build_block,
-    build_mixer,
-    compose,
-    options,
-)
+from coefdyn.errors import ConfigError
+from coefdyn.training import build as training_build
+from coefdyn.training.build import CONF, SLOTS, Config, build, build_block, build_mixer, options
 
 PRESETS = options("model")
+
+
+def compose(overrides: Sequence[str] = (), name: str = "train") -> Config:
+    """At paper scale: d_model 128, 16 heads."""
+    scale = ["scale=paper"] if name == "train" else []
+    return training_build.compose([*scale, *overrides], name)
+
 
 BAD = [
     (["model=lstm"], ["model/lstm", "softmax_attention", "mlstm"]),

@@ -2,9 +2,10 @@
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 
+import numpy as np
 import torch
 
 Run = Callable[[], object]
@@ -22,14 +23,34 @@ class Result:
     ratio: float
     bar: float
     ok: bool
+    interval: tuple[float, float] | None = None  # of the ratio, 95 % confidence
 
     def as_dict(self) -> dict[str, object]:
-        return asdict(self)
+        named = asdict(self)
+        return {k: v for k, v in named.items() if v is not None}
 
 
 def result(suite: str, case: str, value: float, unit: str, baseline: float, bar: float) -> Result:
     ratio = value / baseline
     return Result(suite, case, value, unit, baseline, ratio, bar, ratio <= bar)
+
+
+def result_of_pairs(
+    suite: str,
+    case: str,
+    values: Sequence[float],
+    unit: str,
+    baselines: Sequence[float],
+    bar: float,
+) -> Result:
+    """The ratio of medians, with a bootstrap interval over the pairs."""
+    pairs = np.array([values, baselines])
+    chosen = np.random.default_rng(0).integers(pairs.shape[1], size=(2000, pairs.shape[1]))
+    ratios = np.divide(*np.median(pairs[:, chosen], axis=-1))
+    low, high = np.quantile(ratios, [0.025, 0.975])
+    value, baseline = np.median(pairs, axis=1).tolist()
+    plain = result(suite, case, value, unit, baseline, bar)
+    return replace(plain, interval=(float(low), float(high)))
 
 
 def interleaved_medians(cases: Mapping[str, Run], repeats: int) -> dict[str, float]:

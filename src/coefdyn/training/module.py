@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import lightning.pytorch as pl
@@ -16,16 +17,27 @@ from coefdyn.tasks.task import IGNORE
 from coefdyn.training.batches import Batch
 
 CHECK_EVERY = 50  # steps between two looks at the losses: on a GPU each look waits for it
+# Beyond it, the mean probability of the targets is zero even in double precision. Norms can keep a
+# model that has lost all scale from ever showing a NaN.
+LARGEST_LOSS = 745.0
 
 Row = dict[str, float | int]
 
 
 class DivergedError(Exception):
-    """A loss that is not finite, at `step` (counted from 1)."""
+    """A loss that is not finite, or larger than LARGEST_LOSS, at `step` (counted from 1)."""
 
-    def __init__(self, step: int) -> None:
-        super().__init__(f"the loss is not finite at step {step}")
+    def __init__(self, loss: float, step: int) -> None:
+        super().__init__(f"the loss is {loss:.3g} at step {step}")
         self.step = step
+
+
+def cosine(total: int, warmup: int, step: int) -> float:
+    """The share of the peak learning rate at a step: a linear rise, then a cosine down to 0."""
+    if step < warmup:
+        return (step + 1) / warmup
+    done = (step - warmup) / max(1, total - warmup)
+    return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
 
 
 class Training(pl.LightningModule):
@@ -42,18 +54,20 @@ class Training(pl.LightningModule):
         make_optimizer: Callable[[Iterable[nn.Parameter]], Optimizer],
         warmup_steps: int,
         total_steps: int,
+        test_every: int,
         stop_at: float | None,
     ) -> None:
         super().__init__()
         self.model = model
         self.make_optimizer = make_optimizer
         # Lightning could count the steps, but would then start the data before a restart is known.
-        self.total_steps = total_steps
-        self.warmup_steps, self.stop_at = warmup_steps, stop_at
+        self.total_steps, self.warmup_steps = total_steps, warmup_steps
+        self.test_every, self.stop_at = test_every, stop_at
         self.history: list[Row] = []
         self.losses: list[Tensor] = []  # of the epoch's steps so far
         self.test_loss: list[Tensor] = []  # sum and number of scored targets, per batch
-        self.test_seconds = 0.0
+        self.seconds = {"training": 0.0, "testing": 0.0}  # in steps, restarts included
+        self.started = 0.0
         self.scores = MulticlassStatScores(
             vocab_size, average="none", ignore_index=IGNORE, validate_args=False
         )
@@ -67,11 +81,21 @@ class Training(pl.LightningModule):
             self._check_losses()
         return loss
 
+    def on_train_start(self) -> None:
+        self._plan_test()
+
     def on_train_epoch_start(self) -> None:
+        self._plan_test()
         self.losses = []  # not called when an epoch goes on after a restart
 
+    def on_train_batch_start(self, batch: Batch, index: int) -> None:
+        self.started = time.perf_counter()
+
+    def on_train_batch_end(self, outputs: Any, batch: Batch, index: int) -> None:
+        self.seconds["training"] += time.perf_counter() - self.started
+
     def on_validation_start(self) -> None:
-        self.test_seconds -= time.perf_counter()
+        self.started = time.perf_counter()
 
     def validation_step(self, batch: Batch, index: int) -> None:
         inputs, targets = batch
@@ -82,7 +106,7 @@ class Training(pl.LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         self._check_losses()
-        self.test_seconds += time.perf_counter()
+        self.seconds["testing"] += time.perf_counter() - self.started
         total, count = torch.stack(self.test_loss).sum(0).tolist()
         right, _, _, _, wanted = self.scores.compute().double().unbind(-1)
         occurs = wanted > 0
@@ -93,8 +117,8 @@ class Training(pl.LightningModule):
         }
         self.scores.reset()
         self.test_loss = []
-        if not math.isfinite(row["test/loss"]):
-            raise DivergedError(self.global_step)
+        if not row["test/loss"] <= LARGEST_LOSS:
+            raise DivergedError(row["test/loss"], self.global_step)
         self.history.append(self._epoch_row() | row)
         self._stop_if_good_enough()
 
@@ -105,20 +129,17 @@ class Training(pl.LightningModule):
 
     def configure_optimizers(self) -> Any:
         optimizer = self.make_optimizer(self.model.parameters())
-        def factor(step: int) -> float:
-            if step < self.warmup_steps:
-                return (step + 1) / self.warmup_steps
-            done = (step - self.warmup_steps) / max(1, self.total_steps - self.warmup_steps)
-            return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
-
+        factor = partial(cosine, self.total_steps, self.warmup_steps)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         return [optimizer], [{"scheduler": schedule, "interval": "step"}]
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["history"], checkpoint["losses"] = self.history, self.losses
+        checkpoint["seconds"] = self.seconds
 
     def on_load_checkpoint(self, checkpoint: Mapping[str, Any]) -> None:
         self.history, self.losses = list(checkpoint["history"]), list(checkpoint["losses"])
+        self.seconds = dict(checkpoint["seconds"])
         self._stop_if_good_enough()
 
     def _stop_if_good_enough(self) -> None:
@@ -136,12 +157,17 @@ class Training(pl.LightningModule):
             "train/loss": mean,
         }
 
+    def _plan_test(self) -> None:
+        """Lightning counts epochs between two tests; the last epoch has one in any case."""
+        last = self.current_epoch + 1 == self.trainer.max_epochs
+        self.trainer.check_val_every_n_epoch = 1 if last else self.test_every
+
     def _check_losses(self) -> None:
         if not self.losses:
             return
-        bad = ~torch.stack(self.losses).isfinite()
+        losses = torch.stack(self.losses)
+        bad = ~(losses <= LARGEST_LOSS)  # NaN too
         if bad.any():
             first = int(bad.int().argmax())
-            raise DivergedError(
-                self.current_epoch * int(self.trainer.num_training_batches) + first + 1
-            )
+            before = self.current_epoch * int(self.trainer.num_training_batches)
+            raise DivergedError(losses[first].item(), before + first + 1)

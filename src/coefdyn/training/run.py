@@ -4,7 +4,7 @@ import hashlib
 import logging
 import time
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,19 +36,7 @@ from coefdyn.training.trainer import TrainerSettings, trainer_settings
 log = logging.getLogger(__name__)
 
 STATISTICS_SEQUENCES = 64
-
-
-@dataclass
-class Clock:
-    """Seconds spent in each part of a run."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-    started: float = field(default_factory=time.perf_counter)
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.seconds[name] = round(now - self.started, 3)
-        self.started = now
+TEST_TOKENS = 2**13  # per test batch, or as many sequences as a training batch has
 
 
 @dataclass(frozen=True)
@@ -70,20 +58,20 @@ def run_one(config: Config) -> dict[str, Any]:
     if found is not None and not config.values.force:
         log.info("run %s is already recorded; force=true trains it again", name)
         return found
-    clock = Clock()
+    started = time.perf_counter()
     prepared = prepare(config)
-    clock.lap("preparation")
     _open_directory(directory, config)
     if found is not None:  # force: a finished run's checkpoint is no start for a new one
         (directory / "record.json").replace(directory / "record.old.json")
         (directory / CHECKPOINT).unlink(missing_ok=True)
     try:
-        record = _train(config, prepared, name, directory, clock)
+        record = _train(config, prepared, name, directory)
     except ConfigError:
         raise
     except Exception:
         write_atomically(directory / "error.txt", traceback.format_exc())
         raise
+    record["seconds"]["total"] = time.perf_counter() - started
     write_record(directory / "record.json", record)
     for leftover in ("error.txt", "record.old.json"):
         (directory / leftover).unlink(missing_ok=True)
@@ -112,19 +100,18 @@ def _open_directory(directory: Path, config: Config) -> None:
         ) from error
 
 
-def _train(
-    config: Config, prepared: Prepared, name: str, directory: Path, clock: Clock
-) -> dict[str, Any]:
+def _train(config: Config, prepared: Prepared, name: str, directory: Path) -> dict[str, Any]:
     model, task, trainer = prepared.model, prepared.task, prepared.trainer
     device = torch.device(trainer.accelerator)
     train = ShuffledBatches(prepared.train, trainer.batch_size, device, config.values.seed)
-    test = Batches(prepared.test, trainer.batch_size, device)
+    test = Batches(prepared.test, max(trainer.batch_size, TEST_TOKENS // task.length), device)
     module = Training(
         model,
         vocab_size=config.values.model.vocab_size,
         make_optimizer=partial(build_optimizer, config),
         warmup_steps=trainer.warmup_steps,
         total_steps=trainer.max_epochs * len(train),
+        test_every=trainer.test_every,
         stop_at=trainer.stop_at,
     )
     module.make_optimizer(model.parameters())  # a wrong value fails here, with its sentence
@@ -147,13 +134,11 @@ def _train(
             if isinstance(logger, WandbLogger):  # or the process's next run would be logged to it
                 logger.experiment.finish()
     write_history(directory / "metrics.csv", module.history)
-    clock.lap("training")
-    clock.seconds["testing"] = round(module.test_seconds, 3)
+    started = time.perf_counter()
     statistics = None
     if diverged_at is None:
         sample = torch.from_numpy(prepared.test.inputs[:STATISTICS_SEQUENCES]).to(device)
         statistics = coefficient_statistics(model.to(device).eval(), sample)
-    clock.lap("statistics")
     return {
         "run_id": name,
         "status": "finished" if diverged_at is None else "diverged",
@@ -168,7 +153,7 @@ def _train(
         "backend": [block.mixer.form_used for block in blocks_of(model)],
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "data": {"train": _digest(prepared.train), "test": _digest(prepared.test)},
-        "seconds": clock.seconds,
+        "seconds": {**module.seconds, "statistics": time.perf_counter() - started},
         **provenance(device),
     }
 

@@ -49,7 +49,6 @@ class TrainerSettings:
                 precision=PRECISIONS[self.precision],  # type: ignore[arg-type]
                 max_epochs=self.max_epochs,
                 gradient_clip_val=self.clip,
-                check_val_every_n_epoch=self.test_every,
                 num_sanity_val_steps=0,
                 logger=False,
                 enable_checkpointing=True,

@@ -1,0 +1,119 @@
+"""suite=training: runs through the Trainer against a bare loop, and what a run costs besides."""
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import Callback
+
+from coefdyn.benchmarks.measure import Result, result, result_of_pairs
+from coefdyn.tasks.task import IGNORE
+from coefdyn.training.batches import ShuffledBatches
+from coefdyn.training.build import CONF, Config, build, build_optimizer, compose
+from coefdyn.training.checkpoint import KeepProgress
+from coefdyn.training.module import Training, cosine
+from coefdyn.training.record import read_record
+from coefdyn.training.run import prepare
+
+SUITE = "training"
+OVERHEAD_BAR = 3.0  # seconds
+
+
+def run(repeats: int) -> Iterator[Result]:
+    repeats = max(10, repeats)
+    yield throughput("lite", [], repeats, bar=1.15)
+    yield throughput("paper", ["task.num_train=1280"], repeats, bar=1.03)
+    yield overhead("smoke", [])
+    yield overhead("lite", ["trainer.max_epochs=4"])
+    yield overhead("paper", ["task=fuzzy_recall", "trainer.max_epochs=1", "task.num_train=1280"])
+
+
+def throughput(scale: str, changes: list[str], repeats: int, bar: float) -> Result:
+    """Epochs of a run, checkpoints and metrics file included, alternating with epochs of a loop."""
+    epochs = ["trainer.max_epochs=" + str(repeats + 2), f"trainer.test_every={repeats + 2}"]
+    config = compose([f"scale={scale}", *changes, *epochs])
+    prepared = prepare(config)
+    settings, device = prepared.trainer, torch.device("cpu")
+    batches = partial(ShuffledBatches, prepared.train, settings.batch_size, device, 0)
+    module = Training(
+        prepared.model,
+        vocab_size=config.values.model.vocab_size,
+        make_optimizer=partial(build_optimizer, config),
+        warmup_steps=0,
+        total_steps=settings.max_epochs * len(batches()),
+        test_every=settings.test_every,
+        stop_at=None,
+    )
+    alternate = Alternate(bare_epoch(config, batches(), module.total_steps))
+    with tempfile.TemporaryDirectory() as directory:
+        keep = KeepProgress(Path(directory), settings.checkpoint_seconds, [])
+        settings.make([keep, alternate], Path(directory)).fit(module, batches())
+    ours, bare = (
+        [1e3 * seconds / len(batches()) for seconds in times[1:]]  # the first one warms up
+        for times in (alternate.ours, alternate.bare)
+    )
+    case = f"step of a run at scale={scale}, against a bare loop"
+    return result_of_pairs(SUITE, case, ours, "ms", bare, bar)
+
+
+def bare_epoch(config: Config, batches: ShuffledBatches, steps: int) -> Callable[[], None]:
+    """What a run computes in an epoch, in plain PyTorch."""
+    model = build(config)
+    optimizer = build_optimizer(config, model.parameters())
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, partial(cosine, steps, 0))
+
+    def epoch() -> None:
+        for inputs, targets in batches:
+            optimizer.zero_grad()
+            logits = model(inputs)
+            F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE).backward()
+            optimizer.step()
+            schedule.step()
+
+    return epoch
+
+
+class Alternate(Callback):
+    """Between two epochs of a run, an epoch of something else; the times of both."""
+
+    def __init__(self, other: Callable[[], None]) -> None:
+        self.other = other
+        self.ours: list[float] = []
+        self.bare: list[float] = []
+        self.started: float | None = None
+
+    def on_train_epoch_start(self, trainer: Trainer, module: LightningModule) -> None:
+        if self.started is not None:
+            self.ours.append(time.perf_counter() - self.started)
+            start = time.perf_counter()
+            self.other()
+            self.bare.append(time.perf_counter() - start)
+        self.started = time.perf_counter()
+
+
+def overhead(scale: str, changes: list[str]) -> Result:
+    """Seconds of a train.py process that are neither imports of torch and lightning nor training
+    or testing."""
+
+    def seconds(*arguments: str) -> float:
+        start = time.perf_counter()
+        subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
+        return time.perf_counter() - start
+
+    imports = min(seconds("-c", "import torch, lightning.pytorch") for _ in range(3))
+    with tempfile.TemporaryDirectory() as results:
+        script = str(CONF.parent / "scripts" / "train.py")
+        total = seconds(script, f"scale={scale}", *changes, f"paths.results={results}")
+        (path,) = Path(results).glob("runs/*/record.json")
+        record: Any = read_record(path)
+    spent = total - imports - record["seconds"]["training"] - record["seconds"]["testing"]
+    case = f"train.py at scale={scale} besides imports and steps, against {OVERHEAD_BAR:g} s"
+    return result(SUITE, case, spent, "s", OVERHEAD_BAR, 1.0)
