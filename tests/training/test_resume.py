@@ -1,18 +1,22 @@
 """A run that was killed and started again ends as if nothing had happened, bit for bit."""
 
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from coefdyn.training.build import Config, compose
-from coefdyn.training.checkpoint import KeepProgress
+from coefdyn.training.build import CONF, Config
+from coefdyn.training.checkpoint import CHECKPOINT, KeepProgress
+from coefdyn.training.record import read_record, run_id
 from coefdyn.training.run import run_one
+from tests.training.runs import smoke
 
 EPOCHS, STEPS = 3, 4
 SETTINGS = [
-    "scale=smoke",
     "task.num_train=60",  # the last batch of an epoch is not full
     f"trainer.max_epochs={EPOCHS}",
     "optimizer.weight_decay=0.1",
@@ -25,12 +29,12 @@ class KilledError(BaseException):
 
 
 def config(results: Path, *more: str) -> Config:
-    return compose([*SETTINGS, f"paths.results={results}", *more])
+    return smoke(results, *SETTINGS, *more)
 
 
 def outcome(results: Path, record: dict[str, Any]) -> tuple[Any, ...]:
     directory = results / "runs" / record["run_id"]
-    weights = torch.load(directory / "last.ckpt", weights_only=True)["state_dict"]
+    weights = torch.load(directory / CHECKPOINT, weights_only=True)["state_dict"]
     kept = {k: v for k, v in record.items() if k not in ("seconds", "config")}
     return (
         kept,
@@ -68,3 +72,48 @@ def test_killed_after_any_step(
         with pytest.raises(KilledError):
             run_one(wanted)
     assert outcome(tmp_path, run_one(wanted)) == undisturbed
+
+
+def test_a_run_that_was_good_enough_before_the_kill_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = config(tmp_path, "trainer.stop_at=0.01")
+    save = KeepProgress.on_train_epoch_end
+
+    def killed(self: KeepProgress, *arguments: Any) -> None:
+        save(self, *arguments)
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KeepProgress, "on_train_epoch_end", killed)
+        with pytest.raises(KilledError):
+            run_one(wanted)
+    assert run_one(wanted)["epochs"] == 1
+
+
+def test_kill_9_at_several_moments(tmp_path: Path) -> None:
+    """The real thing: a process that gets no chance to tidy up, three times over."""
+    overrides = ["trainer.max_epochs=60", "trainer.devices.threads=1"]
+    killed, whole = (config(tmp_path / name, *overrides) for name in ("killed", "whole"))
+    command = [
+        sys.executable, str(CONF.parent / "scripts" / "train.py"), "scale=smoke", *SETTINGS,
+        *overrides, f"paths.results={tmp_path / 'killed'}", "trainer.checkpoint_seconds=0.01",
+    ]  # fmt: skip
+    directory = tmp_path / "killed" / "runs" / run_id(killed)
+    for wait in (0.0, 0.07, 0.23):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        before = _changed(directory / CHECKPOINT)
+        while _changed(directory / CHECKPOINT) == before and process.poll() is None:
+            time.sleep(0.005)
+        time.sleep(wait)
+        process.kill()
+        process.wait()
+        assert not (directory / "record.json").exists()
+    subprocess.run(command, check=True, capture_output=True)
+    record = read_record(directory / "record.json")
+    assert record is not None
+    assert outcome(tmp_path / "killed", record) == outcome(tmp_path / "whole", run_one(whole))
+
+
+def _changed(path: Path) -> float:
+    return path.stat().st_mtime_ns if path.exists() else 0

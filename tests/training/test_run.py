@@ -185,7 +185,9 @@ def test_run_id_is_that_of_the_values_not_of_the_scale(tmp_path: Path) -> None:
     by_hand += [f"task.num_test={wanted.task.num_test}", "task=memorization"]
     sizes = ("d_model", "n_state", "d_value", "n_heads", "n_layers", "d_mlp")
     by_hand += [f"model.{k}={wanted.model[k]}" for k in sizes]
-    by_hand += [f"trainer.{k}={wanted.trainer[k]}" for k in ("max_epochs", "batch_size")]
+    by_hand += [
+        f"trainer.{k}={wanted.trainer[k]}" for k in ("max_epochs", "batch_size", "test_every")
+    ]
     by_hand += [f"optimizer.{k}={wanted.optimizer[k]}" for k in ("lr", "weight_decay")]
     assert run_id(smoke(tmp_path, "scale=paper", *by_hand)) == run_id(
         smoke(tmp_path, "task=memorization")

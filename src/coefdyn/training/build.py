@@ -1,6 +1,7 @@
 """From configuration to objects: the only module that knows Hydra."""
 
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -75,7 +76,9 @@ def multirun(arguments: Sequence[str], run: Callable[[Config], int], name: str =
             traceback.print_exc()
             codes.append(1)
 
-    before, sys.argv = sys.argv, [sys.argv[0], *arguments]
+    # Hydra's parser takes its flags before the overrides or after them, but not between.
+    ordered = sorted(arguments, key=lambda argument: argument not in ("-m", "--multirun"))
+    before, sys.argv = sys.argv, [sys.argv[0], *ordered]
     try:
         each()
     finally:
@@ -130,19 +133,24 @@ def build_optimizer(config: Config, parameters: Iterable[nn.Parameter]) -> Optim
         raise ConfigError(f"optimizer cannot be built: {_one_sentence(error)}") from error
 
 
-def build_logger(config: Config, directory: Path, name: str) -> "list[Logger]":
-    """What is logged to besides metrics.csv: one of Lightning's loggers, or nothing."""
+def build_logger(config: Config) -> "list[Callable[..., Logger]]":
+    """What is logged to besides metrics.csv: one of Lightning's loggers, to be called with
+    save_dir and version, or nothing."""
     if not config.values.get("logger"):
         return []
+    from lightning.pytorch.loggers import Logger
+
     make = build_slot(config.values.logger, partial)
-    try:
-        logger = make(save_dir=directory, version=name)
-        logger.log_hyperparams(OmegaConf.to_container(config.values, resolve=True))
-    except (TypeError, ImportError) as error:
-        raise ConfigError(
-            f"logger={config.choices.get('logger')} cannot be built: {_one_sentence(error)}"
-        ) from error
-    return [logger]
+    if not issubclass(make.func, Logger):
+        raise ConfigError(f"_target_={config.values.logger._target_} is not a Logger")
+    with tempfile.TemporaryDirectory() as directory:  # a missing package is known only when tried
+        try:
+            make(save_dir=directory, version="check")
+        except (TypeError, ImportError) as error:
+            raise ConfigError(
+                f"logger={config.choices.get('logger')} cannot be used: {_one_sentence(error)}"
+            ) from error
+    return [make]
 
 
 def build_block(config: Config) -> Block:

@@ -65,7 +65,7 @@ def read_record(path: Path) -> dict[str, Any] | None:
     """The record at `path`, or None if there is none."""
     try:
         record = json.loads(path.read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
         raise ConfigError(

@@ -87,7 +87,20 @@ def prepare(config: Config) -> Prepared:
     if type(source.seed) is not int or source.seed < 0:
         raise ConfigError(f"task.seed={source.seed} must be a whole number of at least 0")
     train, test = (load(task, split, source.seed, source.source) for split in ("train", "test"))
-    return Prepared(task, train, test, build(config), trainer)
+    model = build(config)
+    if config.values.model.vocab_size < task.vocab_size:
+        raise ConfigError(
+            f"model.vocab_size={config.values.model.vocab_size} is less than "
+            f"task.vocab_size={task.vocab_size}; leave it out to have the same"
+        )
+    try:
+        with torch.no_grad():
+            model(torch.from_numpy(train.inputs[:1]))
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    build_optimizer(config, model.parameters())
+    build_logger(config)
+    return Prepared(task, train, test, model, trainer)
 
 
 def _open_directory(directory: Path, config: Config) -> None:
@@ -114,9 +127,10 @@ def _train(config: Config, prepared: Prepared, name: str, directory: Path) -> di
         test_every=trainer.test_every,
         stop_at=trainer.stop_at,
     )
-    module.make_optimizer(model.parameters())  # a wrong value fails here, with its sentence
     checkpoint = directory / CHECKPOINT
-    loggers = build_logger(config, directory, name)
+    loggers = [make(save_dir=directory, version=name) for make in build_logger(config)]
+    for logger in loggers:
+        logger.log_hyperparams(settings(config))
     keep = KeepProgress(directory, trainer.checkpoint_seconds, loggers)
     if checkpoint.exists():
         log.info("run %s goes on from its checkpoint", name)

@@ -1,0 +1,127 @@
+"""Data from files in the published layout, and from the original code."""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from coefdyn.errors import ConfigError
+from coefdyn.tasks.in_context_recall import InContextRecall
+from coefdyn.tasks.memorization import Memorization
+from coefdyn.tasks.selective_copying import SelectiveCopying
+from coefdyn.tasks.source import load
+from coefdyn.tasks.task import Examples, Split
+
+TASK = SelectiveCopying(vocab_size=8, seq_len=16, num_tokens_to_copy=4, num_train=6, num_test=5)
+
+
+def write(directory: Path) -> str:
+    splits: tuple[Split, ...] = ("train", "test")
+    for split in splits:
+        (directory / split).mkdir()
+        for name, side in zip(("inputs", "targets"), TASK.generate(split, 3), strict=True):
+            np.save(directory / split / f"{name}.npy", side.astype(np.int32))
+    return str(directory)
+
+
+def equal(a: Examples, b: Examples) -> bool:
+    return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def test_a_directory_gives_what_was_written(tmp_path: Path) -> None:
+    source = write(tmp_path)
+    assert equal(load(TASK, "train", 0, source), TASK.generate("train", 3))
+    assert equal(load(TASK, "test", 0, source), TASK.generate("test", 3))
+    assert equal(load(TASK, "test", 7, "native"), TASK.generate("test", 7))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:-40]), "not a readable npy file"),
+        (lambda path: path.write_bytes(b"no array"), "not a readable npy file"),
+        (lambda path: path.write_bytes(b""), "not a readable npy file"),
+        (lambda path: path.unlink(), "is missing"),
+        (lambda path: np.save(path, np.zeros((6, 16))), "must hold integers"),
+        (lambda path: np.save(path, np.zeros(6, dtype=int)), "must hold integers"),
+        (lambda path: np.save(path, np.array([{}]), allow_pickle=True), "not a readable npy file"),
+        (lambda path: np.save(path, np.zeros((6, 15), dtype=int)), "but targets"),
+        (lambda path: np.save(path, np.full((6, 16), 8)), "outside 0..7"),
+        (lambda path: np.save(path, np.full((6, 16), -1)), "outside 0..7"),
+    ],
+)  # fmt: skip
+def test_damaged_files_get_one_sentence(spoil, message, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    source = write(tmp_path)
+    spoil(tmp_path / "train" / "inputs.npy")
+    with pytest.raises(ConfigError, match=message) as error:
+        load(TASK, "train", 0, source)
+    assert "\n" not in str(error.value)
+
+
+def test_files_must_be_what_the_settings_say(tmp_path: Path) -> None:
+    source = write(tmp_path)
+    other = SelectiveCopying(
+        vocab_size=8, seq_len=18, num_tokens_to_copy=4, num_train=7, num_test=5
+    )
+    with pytest.raises(ConfigError, match=r"6 sequences of 16 steps.*ask for 7 of 18"):
+        load(other, "train", 0, source)
+
+
+def test_an_unknown_source_names_the_choices() -> None:
+    with pytest.raises(ConfigError, match=r"nowhere is no directory; choose native, mad_lab"):
+        load(TASK, "train", 0, "nowhere")
+
+
+def test_mad_lab_without_its_checkout_says_where_to_get_it() -> None:
+    with pytest.raises(ConfigError, match="PYTHONPATH"):
+        load(TASK, "train", 0, "mad_lab")
+
+
+def test_mad_lab_calls_the_original_with_our_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand-ins with the original's signatures, which write what they were given."""
+
+    def recall(
+        rng: np.random.Generator,
+        seq_len: int,
+        is_training: bool = True,
+        vocab_size: int = 16,
+        multi_query: bool = False,
+        noise_vocab_size: int = 0,
+        frac_noise: float = 0.0,
+        **others: object,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        assert not others
+        assert (vocab_size, multi_query, noise_vocab_size, frac_noise) == (12, True, 4, 0.2)
+        row = rng.integers(12, size=seq_len - 1)
+        return row, np.full_like(row, 11 if is_training else -100)
+
+    def memorize(
+        seq_len: int, kv_map_seed: int = 0, **others: object
+    ) -> tuple[np.ndarray, np.ndarray]:
+        assert set(others) == {"rng"}
+        return np.full(seq_len, kv_map_seed), np.full(seq_len, kv_map_seed)
+
+    module = ModuleType("mad.data.instances")
+    module.generate_in_context_recall_instance = recall  # type: ignore[attr-defined]
+    module.generate_memorization_instance = memorize  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "mad", ModuleType("mad"))
+    monkeypatch.setitem(sys.modules, "mad.data", ModuleType("mad.data"))
+    monkeypatch.setitem(sys.modules, "mad.data.instances", module)
+    task = InContextRecall(
+        vocab_size=12, seq_len=16, multi_query=True, frac_noise=0.2, noise_vocab_size=4,
+        num_train=5, num_test=3,
+    )  # fmt: skip
+    train, test = load(task, "train", 1, "mad_lab"), load(task, "test", 1, "mad_lab")
+    assert train.inputs.shape == (5, 15)
+    assert test.inputs.shape == (3, 15)
+    assert (train.targets == 11).all()
+    assert (test.targets == -100).all()
+    assert equal(train, load(task, "train", 1, "mad_lab"))
+    assert not equal(train, load(task, "train", 2, "mad_lab"))
+    fixed = Memorization(
+        vocab_size=10, seq_len=4, frac_noise=0.0, noise_vocab_size=0, map_seed=7, num_train=2,
+        num_test=2,
+    )  # fmt: skip
+    assert (load(fixed, "train", 0, "mad_lab").targets == 7).all()
