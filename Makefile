@@ -16,6 +16,10 @@ help: ## List the commands
 .PHONY: setup
 setup: .venv/.installed ## Install into .venv
 
+.PHONY: demo
+demo: setup ## Train a small ablation; leaves a figure and a page in results/demo
+	$(BIN)/python scripts/demo.py
+
 .PHONY: test
 test: setup ## Run the tests, a few minutes
 	$(BIN)/pytest -n auto -m 'not slow and not gpu'
@@ -36,5 +40,5 @@ format: setup ## Apply format and lint fixes
 	$(BIN)/ruff check --fix .
 
 .PHONY: bench
-bench: setup ## Measure the mixer's speed and memory against its bars
-	$(BIN)/python scripts/benchmark.py suite=mixer
+bench: setup ## Measure speed and memory against their bars (SUITE=mixer|tasks|training)
+	$(BIN)/python scripts/benchmark.py suite=$(or $(SUITE),mixer)

@@ -1,0 +1,24 @@
+"""suite=tasks: how long the data of each task takes at paper scale, train and test."""
+
+from collections.abc import Iterator
+from functools import partial
+
+from coefdyn.benchmarks.measure import Result, interleaved_medians, result
+from coefdyn.tasks.task import Task
+from coefdyn.training.build import build_task, compose, options
+
+SUITE = "tasks"
+BARS = {"fuzzy_recall": 2.0}  # seconds; the others 0.5
+
+
+def run(repeats: int) -> Iterator[Result]:
+    for name in options("task"):
+        task = build_task(compose([f"task={name}", "scale=paper"]))
+        run = partial(_data, task)
+        seconds = interleaved_medians({name: run}, max(3, repeats // 3))[name] / 1e3
+        bar = BARS.get(name, 0.5)
+        yield result(SUITE, f"{name}, data at scale=paper, against {bar:g} s", seconds, "s", bar, 1)
+
+
+def _data(task: Task) -> object:
+    return task.generate("train", 0), task.generate("test", 0)
