@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from coefdyn.mixer import decayed_dot, linear, noncommuting, quadratic
+from coefdyn.mixer import decayed_dot, linear, noncommuting, quadratic, tiles
 
 
 @pytest.fixture(autouse=True)
@@ -13,12 +13,12 @@ def _one_thread_and_a_seed() -> None:
 @pytest.fixture
 def short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of 4 and 3 steps, so that short sequences have several and do not fill the last."""
-    monkeypatch.setattr(quadratic, "ROWS", 4)
-    monkeypatch.setattr(quadratic, "ROWS_HOUSEHOLDER", 3)
+    monkeypatch.setattr(tiles, "ROWS", 4)
+    monkeypatch.setattr(tiles, "ROWS_HOUSEHOLDER", 3)
     monkeypatch.setattr(quadratic, "KEPT_CHUNKS", 2)
     monkeypatch.setattr(noncommuting, "ROWS", 4)
     monkeypatch.setattr(noncommuting, "TILE_ELEMENTS", 64)
-    monkeypatch.setattr(quadratic, "TILE_ELEMENTS", {"cpu": 64})
+    monkeypatch.setattr(tiles, "TILE_ELEMENTS", {"cpu": 64})
     monkeypatch.setattr(linear, "CHUNK", 4)
     monkeypatch.setattr(linear, "CHUNK_PER_CHANNEL", 4)
     monkeypatch.setattr(linear, "CHUNK_HOUSEHOLDER", 3)

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from coefdyn.mixer import linear, quadratic
+from coefdyn.mixer import linear, tiles
 from coefdyn.training.build import DESIGN_SLOTS, options
 from tests import designs
 
@@ -83,7 +83,7 @@ def test_float32_error_is_at_most_twice_that_of_the_loop(
     and the loop's own error in it can be small by luck: 1e-5 of its size is good enough too.
     """
     monkeypatch.setattr(linear, "CHUNK", 16)
-    monkeypatch.setattr(quadratic, "ROWS", 16)
+    monkeypatch.setattr(tiles, "ROWS", 16)
     single, exact = designs.mixer(choice, torch.float32), designs.mixer(choice)
     exact.load_state_dict(single.state_dict())
     signed_sums = choice[3] == "row_sum" and not single.design.readout.nonnegative

@@ -14,7 +14,8 @@ from coefdyn.model import SequenceModel
 NEAR_ZERO = 1e-3
 NEAR_ONE = 0.9  # up to 1
 ZERO = 1e-6
-SLICE_ELEMENTS = 2**24  # of alpha at a time
+BLOCK_ROWS = 64
+SLICE_ELEMENTS = 2**22  # of alpha at a time: the passes over them stay in cache
 
 
 @dataclass
@@ -81,23 +82,33 @@ def _count(
     eta: Float[Tensor, "b h i"],
     guarded: Bool[Tensor, "b h i"] | None,
 ) -> Counts:
-    length = alpha.shape[-1]
-    past = torch.ones(length, length, dtype=torch.bool, device=alpha.device).tril()
-    weight = alpha / eta.unsqueeze(-1)
-
-    def number(condition: Bool[Tensor, "b h i j"]) -> Int64[Tensor, " h"]:
-        return (condition & past).sum((0, 2, 3))
-
-    zeros = ((alpha.abs() <= ZERO) & past).sum(-1)
+    """Block by block of rows, each up to its last column: what lies beyond is above the diagonal."""
+    names = ("near_zero", "near_one", "near_zero_raw", "near_one_raw", "zeros")
+    found: dict[str, list[Tensor]] = {name: [] for name in names}
+    for start in range(0, alpha.shape[-1], BLOCK_ROWS):
+        end = min(start + BLOCK_ROWS, alpha.shape[-1])
+        block = alpha[:, :, start:end, :end]
+        above = torch.arange(end - start - 1, -1, -1, device=alpha.device)
+        weight = block / eta[:, :, start:end, None]
+        found["near_one"].append(_rows((weight >= NEAR_ONE) & (weight <= 1)))
+        found["near_one_raw"].append(_rows((block >= NEAR_ONE) & (block <= 1)))
+        size = block.abs()
+        found["near_zero"].append(_rows(weight.abs_() <= NEAR_ZERO) - above)
+        found["near_zero_raw"].append(_rows(size <= NEAR_ZERO) - above)
+        found["zeros"].append(_rows(size <= ZERO) - above)
+    rows = {name: torch.cat(parts, dim=-1) for name, parts in found.items()}
+    zeros = rows.pop("zeros")
     return Counts(
-        near_zero=number(weight.abs() <= NEAR_ZERO),
-        near_one=number((weight >= NEAR_ONE) & (weight <= 1)),
-        near_zero_raw=number(alpha.abs() <= NEAR_ZERO),
-        near_one_raw=number((alpha >= NEAR_ONE) & (alpha <= 1)),
+        **{name: number.sum((0, 2)) for name, number in rows.items()},
         guarded=zeros.new_zeros(alpha.shape[1]) if guarded is None else guarded.sum((0, 2)),
         zeros=zeros.sum(0),
         most_zeros=zeros.amax((0, 2)),
     )
+
+
+def _rows(condition: Bool[Tensor, "b h i j"]) -> Int64[Tensor, "b h i"]:
+    """How many in each row. Sums of int64 would first convert everything to it."""
+    return condition.sum(-1, dtype=torch.int32).long()
 
 
 def _summary(counts: dict[str, Tensor], pairs: int, rows: int, batch: int) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """A point (A_t, b_j, phi, eta_i) of the design space, in every form that can compute it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -17,6 +17,7 @@ from coefdyn.mixer.quadratic import quadratic_form
 from coefdyn.mixer.readout import Identity, Readout
 from coefdyn.mixer.recurrent import recurrent_step
 from coefdyn.mixer.scaling import Scaling
+from coefdyn.mixer.tiles import Inputs, coefficients
 from coefdyn.mixer.transition import Transition
 
 OutputClass = Literal["convex", "conical", "affine", "linear"]
@@ -193,25 +194,40 @@ class Design(nn.Module):
         """
         wide = Projected(given.x, given.q.double(), given.k.double(), given.v, given.direction)
         stream = self.prepare(wide)
-        one_hot = torch.eye(wide.q.shape[2], dtype=torch.float64, device=wide.q.device)
-        stream = replace(
-            stream,
-            k=stream.k.double(),
-            v=one_hot.expand(*wide.q.shape[:2], *one_hot.shape),
-            transition=stream.transition.map(torch.Tensor.double),
-        )
-        alpha, shift = self._quadratic_sum(stream, self.shifts_scores)
+        k, transition = stream.k.double(), stream.transition.map(torch.Tensor.double)
+        alpha, shift = self._alpha(stream.q, k, transition)
         unit = stream.log_unit if shift is None else shift
         rows = Rows(alpha.sum(-1), unit, self.readout.nonnegative, start=0)
         eta = self.normalization(given.x, rows).double().expand(alpha.shape[:3])
         if unit is None:
             return alpha, eta
         scale = unit.clamp(-600, 600).exp()
-        return alpha * scale.unsqueeze(-1), eta * scale
+        return alpha.mul_(scale.unsqueeze(-1)), eta * scale
 
     def rows(self, alpha: Float[Tensor, "b h i j"]) -> Rows:
         """What the normalization sees of `coefficients`."""
         return Rows(alpha.sum(-1), None, self.readout.nonnegative, start=0)
+
+    def _alpha(
+        self,
+        q: Float[Tensor, "b h t n"],
+        k: Float[Tensor, "b h t n"],
+        transition: Transition,
+    ) -> tuple[Float[Tensor, "b h i j"], Float[Tensor, "b h i"] | None]:
+        """The coefficients, and where scores were shifted the logarithm of each row's unit."""
+        readout = self.readout
+        if readout.feature_map is not None:
+            if not commutes(readout, self.evolution):
+                return noncommuting_form(q, k, None, transition, readout.feature_map), None
+            (term,) = linear_terms(readout, q, k, transition)
+            q, k, transition, readout = term.q, term.k, term.transition, Identity()
+        flat = transition.map(lambda part: part.flatten(0, 1))
+        inputs = Inputs(
+            q.flatten(0, 1), k.flatten(0, 1), flat.log_decay, flat.direction, flat.strength
+        )
+        alpha, unit = coefficients(inputs, readout, self.shifts_scores)
+        shape = q.shape[:2]
+        return alpha.unflatten(0, shape), None if unit is None else unit.unflatten(0, shape)
 
     def _quadratic_sum(
         self, stream: Stream, shift: bool

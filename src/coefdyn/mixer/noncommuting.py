@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
@@ -18,25 +19,25 @@ TILE_ELEMENTS = 2**20  # transformed keys of a tile
 def noncommuting_form(
     q: Float[Tensor, "b h t n"],
     k: Float[Tensor, "b h t n"],
-    v: Float[Tensor, "b h t p"],
+    v: Float[Tensor, "b h t p"] | None,
     transition: Transition,
     feature_map: Readout,
 ) -> Float[Tensor, "b h t p"]:
-    """sum_{j <= i} psi(q_i) . psi(h_ij) v_j; k are scaled keys.
+    """sum_{j <= i} psi(q_i) . psi(h_ij) v_j, or without v the coefficients; k are scaled keys.
 
     Every h_ij is needed as a vector: t^2 n / 2 numbers per head, in tiles that are recomputed in
     the backward pass. The keys at the start of each chunk are kept.
     """
     shape, length, n = q.shape[:2], q.shape[2], q.shape[3]
-    q, k, v = (x.flatten(0, 1) for x in (q, k, v))
+    q, k = q.flatten(0, 1), k.flatten(0, 1)
     step = max(1, TILE_ELEMENTS // (ROWS * length * n))
     # split and unbind, here and below: slices would each get a gradient of the whole's size.
     count = -(-q.shape[0] // step)
     parts = [
         [None] * count if x is None else x.flatten(0, 1).split(step)
-        for x in (transition.log_decay, transition.direction, transition.strength)
+        for x in (v, transition.log_decay, transition.direction, transition.strength)
     ]
-    groups = zip(q.split(step), k.split(step), v.split(step), *parts, strict=True)
+    groups = zip(q.split(step), k.split(step), *parts, strict=True)
     outputs = [_group(q, k, v, Transition(*rest), feature_map) for q, k, v, *rest in groups]
     return torch.cat(outputs).unflatten(0, shape)
 
@@ -44,13 +45,13 @@ def noncommuting_form(
 def _group(
     q: Float[Tensor, "g t n"],
     k: Float[Tensor, "g t n"],
-    v: Float[Tensor, "g t p"],
+    v: Float[Tensor, "g t p"] | None,
     transition: Transition,
     feature_map: Readout,
 ) -> Float[Tensor, "g t p"]:
-    size = min(ROWS, q.shape[1])
+    length, size = q.shape[1], min(ROWS, q.shape[1])
     features, keys = cut(feature_map(q), size), cut(k, size)
-    values = cut(v, size).flatten(1, 2)
+    values = None if v is None else cut(v, size).flatten(1, 2)
     through, own = _inside(keys, transition)
     inside = (features.unsqueeze(-1) * feature_map(own)).sum(-2).tril()
     ends = (through[:, :, -1].unbind(1), own[:, :, -1].unbind(1))
@@ -61,9 +62,13 @@ def _group(
     ):
         earlier = KernelScores.apply(turn, past, query, feature_map)  # type: ignore[no-untyped-call]
         alpha = torch.cat([earlier, within], dim=-1)
-        outputs.append(narrow_product(alpha, values[:, : alpha.shape[-1]]))
+        reach = alpha.shape[-1]
+        if values is None:
+            outputs.append(F.pad(alpha[..., :length], (0, max(0, length - reach))))
+        else:
+            outputs.append(narrow_product(alpha, values[:, :reach]))
         past = torch.cat([turn_end @ past, own_end], dim=-1)
-    return torch.cat(outputs, dim=1)[:, : q.shape[1]]
+    return torch.cat(outputs, dim=1)[:, :length]
 
 
 def _inside(

@@ -2,28 +2,26 @@
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from coefdyn.mixer.chunks import (
-    Chunks,
-    carry,
-    carry_adjoint,
-    carry_gradients,
-    chunks_of_time,
-    cut,
-)
+from coefdyn.mixer.chunks import Chunks, carry_adjoint, carry_gradients, cut
 from coefdyn.mixer.numerics import narrow_product
 from coefdyn.mixer.readout import Readout
+from coefdyn.mixer.tiles import (
+    Inputs,
+    alpha_tiles,
+    causal,
+    groups,
+    keys_seen,
+    scores,
+    tile_chunks,
+)
 from coefdyn.mixer.transition import Transition
 
-ROWS = 32  # steps per tile
-ROWS_HOUSEHOLDER = 8  # a longer triangular solve would cost float32 digits
-TILE_ELEMENTS = {"cpu": 2**20}  # scores per tile: they stay in cache, and calls stay few
-TILE_ELEMENTS_ELSEWHERE = 2**25
 KEPT_CHUNKS = 16  # chunks whose keys the backward pass may hold at once, whatever the length
 
 
@@ -66,9 +64,9 @@ class ReadoutSum(torch.autograd.Function):
         length = q.shape[1]
         total = torch.empty_like(v)
         unit = v.new_empty(v.shape[0], length if shift else 0)
-        for heads in _groups(q):
+        for heads in groups(q):
             inputs = Inputs(q, k, log_decay, direction, strength).take(heads)
-            group_total, group_unit = _sum_group(_chunks(inputs), v[heads], readout, shift)
+            group_total, group_unit = _sum_group(tile_chunks(inputs), v[heads], readout, shift)
             total[heads] = group_total[:, :length]
             unit[heads] = group_unit[:, :length]
         return total, unit
@@ -85,7 +83,7 @@ class ReadoutSum(torch.autograd.Function):
         inputs = Inputs(q, k, *transition)
         d_inputs = [x if x is None else torch.empty_like(x) for x in inputs]
         d_v = torch.empty_like(v)
-        for heads in _groups(q):
+        for heads in groups(q):
             chunks, pull_back = _differentiable_chunks(inputs.take(heads))
             d_chunks, group_d_v = _pull_back_group(
                 chunks, v[heads], grad[heads], unit[heads], ctx.readout, ctx.shift
@@ -98,37 +96,13 @@ class ReadoutSum(torch.autograd.Function):
         return d_q, d_k, d_v, *d_transition, None, None
 
 
-class Inputs(NamedTuple):
-    """What the scores of a group of heads depend on."""
-
-    q: Float[Tensor, "g t n"]
-    k: Float[Tensor, "g t n"]
-    log_decay: Float[Tensor, "g t m"] | None
-    direction: Float[Tensor, "g t n"] | None
-    strength: Float[Tensor, "g t"] | None
-
-    def take(self, heads: slice) -> "Inputs":
-        return self._replace(**{n: x[heads] for n, x in self._asdict().items() if x is not None})
-
-
-def _chunks(inputs: Inputs) -> Chunks:
-    """Chunks of a tile's rows. Where A_t = I they have no scores `inside`: a tile's own keys are
-    then read as the earlier ones are, under a causal mask."""
-    q, k, *parts = inputs
-    transition = Transition(*parts)
-    size = min(ROWS if transition.direction is None else ROWS_HOUSEHOLDER, q.shape[1])
-    if transition.is_identity:
-        return Chunks(cut(q, size), cut(k, size), None, None, None, None)
-    return chunks_of_time(q, k, transition, size)
-
-
 def _differentiable_chunks(
     inputs: Inputs,
 ) -> tuple[Chunks, Callable[[Chunks], Inputs]]:
     """The chunks of `inputs`, and the map from gradients of the former to those of the latter."""
     if all(x is None for x in inputs[2:]):  # A_t = I: chunks are views
         length = inputs.q.shape[1]
-        return _chunks(inputs), lambda d_chunks: inputs._replace(
+        return tile_chunks(inputs), lambda d_chunks: inputs._replace(
             q=d_chunks.query.flatten(1, 2)[:, :length], k=d_chunks.key.flatten(1, 2)[:, :length]
         )
 
@@ -137,7 +111,7 @@ def _differentiable_chunks(
     found: list[str] = []
 
     def present(*tensors: Tensor) -> tuple[Tensor, ...]:
-        chunks = _chunks(inputs._replace(**dict(zip(given, tensors, strict=True))))
+        chunks = tile_chunks(inputs._replace(**dict(zip(given, tensors, strict=True))))
         found[:] = [name for name, x in chunks._asdict().items() if x is not None]
         return tuple(getattr(chunks, name) for name in found)
 
@@ -155,16 +129,11 @@ def _differentiable_chunks(
 def _sum_group(
     chunks: Chunks, v: Float[Tensor, "g t p"], readout: Readout, shift: bool
 ) -> tuple[Float[Tensor, "g s p"], Float[Tensor, "g r"]]:
-    size = chunks.query.shape[2]
-    values = cut(v, size).flatten(1, 2)
+    values = cut(v, chunks.query.shape[2]).flatten(1, 2)
     totals, units = [], []
-    for c, keys in _keys_seen(chunks):
-        score = _scores(chunks, keys, c, shift)
-        if shift:
-            units.append(score.amax(-1))
-            score.sub_(units[-1].unsqueeze(-1))
-        alpha = _causal(readout(score))
+    for alpha, unit in alpha_tiles(chunks, readout, shift):
         totals.append(narrow_product(alpha, values[:, : alpha.shape[-1]]))
+        units += [] if unit is None else [unit]
     return torch.cat(totals, dim=1), torch.cat(units, dim=1) if shift else v[:, :0, 0]
 
 
@@ -186,42 +155,18 @@ def _pull_back_group(
     d_values = torch.zeros_like(values)
     d_keys = values.new_zeros(values.shape[0], chunks.query.shape[-1], values.shape[1])
     for c, keys in _keys_seen_backwards(chunks):
-        score = _scores(chunks, keys, c, shift)
+        score = scores(chunks, keys, c, shift)
         if shift:
             score.sub_(units[:, c].unsqueeze(-1))
-        alpha = _causal(readout(score))
+        alpha = causal(readout(score))
         reach = alpha.shape[-1]
         d_values[:, :reach] += narrow_product(alpha.mT, d_totals[:, c])
         d_alpha = torch.bmm(d_totals[:, c], values[:, :reach].mT)
-        d_score = _causal(readout.backward(d_alpha, score, alpha))
+        d_score = causal(readout.backward(d_alpha, score, alpha))
         _pull_back_scores(chunks, d_chunks, keys, d_keys, c, d_score)
     if chunks.inside is None:
         d_chunks.key.copy_(d_keys.mT.unflatten(1, d_chunks.key.shape[1:3]))
     return d_chunks, d_values
-
-
-def _keys_seen(
-    chunks: Chunks,
-    first: int = 0,
-    last: int | None = None,
-    past: Float[Tensor, "g n r"] | None = None,
-) -> Iterator[tuple[int, Float[Tensor, "g n r"]]]:
-    """Chunks from `first` to `last` with the keys each reads, channels first and as they stand at
-    its start; `past` are those of `first`.
-
-    Where A_t = I they include the chunk's own. One buffer: copy what is to be kept.
-    """
-    keys = chunks.key.flatten(1, 2).mT.contiguous()
-    if past is not None:
-        keys[..., : past.shape[-1]] = past
-    size = chunks.query.shape[2]
-    for c in range(chunks.query.shape[1])[first:last]:
-        if chunks.inside is None:
-            yield c, keys[..., : (c + 1) * size]
-        else:
-            seen = keys[..., : c * size]
-            yield c, seen
-            seen.copy_(carry(seen, *chunks.carrier(c)))
 
 
 def _keys_seen_backwards(chunks: Chunks) -> Iterator[tuple[int, Float[Tensor, "g n r"]]]:
@@ -231,28 +176,16 @@ def _keys_seen_backwards(chunks: Chunks) -> Iterator[tuple[int, Float[Tensor, "g
     keeping all would take more memory than an L x L matrix.
     """
     if chunks.inside is None:
-        yield from reversed(list(_keys_seen(chunks)))
+        yield from reversed(list(keys_seen(chunks)))
         return
     count = chunks.query.shape[1]
     stride = max(KEPT_CHUNKS, math.isqrt(count))
     kept = [(0, chunks.key.new_empty(chunks.key.shape[0], chunks.key.shape[-1], 0))]
     if count > stride:
-        kept = [(c, keys.clone()) for c, keys in _keys_seen(chunks) if c % stride == 0]
+        kept = [(c, keys.clone()) for c, keys in keys_seen(chunks) if c % stride == 0]
     for first, past in reversed(kept):
-        between = _keys_seen(chunks, first, first + stride, past)
+        between = keys_seen(chunks, first, first + stride, past)
         yield from reversed([(c, keys.clone()) for c, keys in between])
-
-
-def _scores(
-    chunks: Chunks, keys: Float[Tensor, "g n r"], c: int, shift: bool
-) -> Float[Tensor, "g s j"]:
-    score = torch.bmm(chunks.query[:, c], keys)
-    if chunks.inside is not None:
-        score = torch.cat([score, chunks.inside[:, c]], dim=-1)
-    if shift:
-        rows = score.shape[-2]
-        score[..., -rows:] += score.new_full((rows, rows), -torch.inf).triu(1)
-    return score
 
 
 def _pull_back_scores(
@@ -283,18 +216,3 @@ def _pull_back_scores(
                 target.copy_(value)
         d_end.copy_(carry_adjoint(d_end, *carrier))
     d_keys[..., :past] += torch.bmm(chunks.query[:, c].mT, d_past)
-
-
-def _causal(tile: Float[Tensor, "g s j"]) -> Float[Tensor, "g s j"]:
-    """Zero what lies above the diagonal, in place: row r of a tile ends at its own step."""
-    tile[..., -tile.shape[-2] :].tril_()
-    return tile
-
-
-def _groups(q: Float[Tensor, "g t n"]) -> Iterator[slice]:
-    """Slices of heads whose tiles of scores fit the cache."""
-    heads, length, _ = q.shape
-    budget = TILE_ELEMENTS.get(q.device.type, TILE_ELEMENTS_ELSEWHERE)
-    step = max(1, budget // (ROWS * length))
-    for start in range(0, heads, step):
-        yield slice(start, min(start + step, heads))
