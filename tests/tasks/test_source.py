@@ -11,7 +11,7 @@ from coefdyn.errors import ConfigError
 from coefdyn.tasks.in_context_recall import InContextRecall
 from coefdyn.tasks.memorization import Memorization
 from coefdyn.tasks.selective_copying import SelectiveCopying
-from coefdyn.tasks.source import load
+from coefdyn.tasks.source import identity, load
 from coefdyn.tasks.task import Examples, Split
 
 TASK = SelectiveCopying(vocab_size=8, seq_len=16, num_tokens_to_copy=4, num_train=6, num_test=5)
@@ -50,6 +50,8 @@ def test_a_directory_gives_what_was_written(tmp_path: Path) -> None:
         (lambda path: np.save(path, np.zeros((6, 15), dtype=int)), "but targets"),
         (lambda path: np.save(path, np.full((6, 16), 8)), "outside 0..7"),
         (lambda path: np.save(path, np.full((6, 16), -1)), "outside 0..7"),
+        (lambda path: path.write_bytes(b"PK" + bytes(90)), "not a readable npy file"),
+        (lambda path: np.save(path.with_name("targets.npy"), np.full((6, 16), -100)), "scored"),
     ],
 )  # fmt: skip
 def test_damaged_files_get_one_sentence(spoil, message, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
@@ -58,6 +60,16 @@ def test_damaged_files_get_one_sentence(spoil, message, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=message) as error:
         load(TASK, "train", 0, source)
     assert "\n" not in str(error.value)
+
+
+def test_files_stand_for_what_they_hold(tmp_path: Path) -> None:
+    source = write(tmp_path)
+    known = identity(source)
+    moved = tmp_path.rename(tmp_path.with_name("moved"))
+    assert identity(str(moved)) == known != str(moved)
+    np.save(moved / "test" / "inputs.npy", np.zeros((5, 16), dtype=int))
+    assert identity(str(moved)) != known
+    assert identity("native") == "native"
 
 
 def test_files_must_be_what_the_settings_say(tmp_path: Path) -> None:
@@ -95,7 +107,7 @@ def test_mad_lab_calls_the_original_with_our_settings(monkeypatch: pytest.Monkey
         assert not others
         assert (vocab_size, multi_query, noise_vocab_size, frac_noise) == (12, True, 4, 0.2)
         row = rng.integers(12, size=seq_len - 1)
-        return row, np.full_like(row, 11 if is_training else -100)
+        return row, np.full_like(row, 11 if is_training else 10)
 
     def memorize(
         seq_len: int, kv_map_seed: int = 0, **others: object
@@ -117,7 +129,7 @@ def test_mad_lab_calls_the_original_with_our_settings(monkeypatch: pytest.Monkey
     assert train.inputs.shape == (5, 15)
     assert test.inputs.shape == (3, 15)
     assert (train.targets == 11).all()
-    assert (test.targets == -100).all()
+    assert (test.targets == 10).all()
     assert equal(train, load(task, "train", 1, "mad_lab"))
     assert not equal(train, load(task, "train", 2, "mad_lab"))
     fixed = Memorization(

@@ -1,10 +1,12 @@
 """scripts/train.py: results on stdout, one sentence on stderr for bad input, nothing lost."""
 
+import io
 import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from coefdyn.training.command import main
 from tests.training.runs import folder, run_smoke
@@ -17,10 +19,14 @@ BAD = [
     (["task.frac_noise=-0.1"], ["task.frac_noise=-0.1 must lie in [0, 1)"]),
     (["task=selective_copying", "task.seq_len=8"], ["task.seq_len=8 is too short"]),
     (["task.seq_len=17"], ["task.seq_len=17 must be even"]),
-    (["task.num_train=0"], ["task.num_train=0 must be at least 1"]),
+    (["task.num_train=0"], ["task.num_train=0 must be a whole number of at least 1"]),
+    (["task.num_train=1e2"], ["num_train"]),
+    (["task.multi_query=maybe"], ["multi_query"]),
+    (["task.source=null"], ["task.source=None is no directory"]),
     (["task.source=nowhere"], ["nowhere is no directory", "native, mad_lab"]),
     (["task.source=mad_lab"], ["PYTHONPATH"]),
     (["task.seed=-1"], ["task.seed=-1 must be a whole number"]),
+    (["~task.seed"], ["seed"]),
     (["task._target_=os.system"], ["_target_=os.system is refused"]),
     (["task._target_=coefdyn.tasks.task.np.ndarray"], ["_target_"]),
     (["optimizer._target_=subprocess.Popen"], ["_target_=subprocess.Popen is refused"]),
@@ -40,6 +46,17 @@ BAD = [
     (["model.vocab_size=4"], ["model.vocab_size=4"]),
     (["optimiser.lr=1"], ["optimiser"]),
     (["seed=-1"], ["seed=-1 must be a whole number"]),
+    (["seed=99999999999999999999"], ["must be a whole number from 0 to 2^63 - 1"]),
+    (["force=maybe"], ["force=maybe must be true or false"]),
+    (["paths.results=null"], ["paths.results=None must be a directory"]),
+    (["optimizer.betas=[0.9]"], ["optimizer cannot be built"]),
+    (["optimizer._target_=torch.nn.Linear"], ["_target_=torch.nn.Linear is not a Optimizer"]),
+    (["optimizer.lr=inf"], ["infinite or NaN"]),
+    (["trainer.clip=inf"], ["trainer.clip=inf must be a number above 0"]),
+    (["seed=1", "trainer.devices=1"], ["lacks or does not know: accelerator, threads"]),
+    (["+trainer.foo=1"], ["does not know: foo"]),
+    (["+model.droput=0.1"], ["model does not know: droput"]),
+    (["+dropout=0.1"], ["the configuration does not know: dropout"]),
     (["paths.results=/dev/null/results"], ["paths.results=/dev/null/results cannot be written"]),
 ]  # fmt: skip
 
@@ -133,3 +150,40 @@ def test_files_as_a_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     capsys.readouterr()
     assert main([*arguments, f"task.source={tmp_path}", "seed=1"]) == 1
     assert "targets.npy is not a readable npy file" in capsys.readouterr().err
+
+
+def test_a_class_of_another_kind_is_not_even_instantiated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """torch has classes whose constructor runs a program."""
+    trap = tmp_path / "harm"
+    target = "torch.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler"
+    arguments = ["entrypoint=touch", f"args=[{trap}]", "env={}", "stdout=null", "stderr=null",
+                 "local_rank_id=0"]  # fmt: skip
+    for slot in ("task", "model.block", "optimizer"):
+        more = [f"+{slot}.{argument}" for argument in arguments]
+        more += ["scale=smoke", f"paths.results={tmp_path}", f"{slot}._target_={target}"]
+        assert main(more) == 1
+        assert "is not a" in capsys.readouterr().err
+    nested = f"+model.readout.feature_map={{_target_:{target}}}"
+    assert main(["scale=smoke", f"paths.results={tmp_path}", nested]) == 1
+    assert "is refused" in capsys.readouterr().err
+    assert not trap.exists()
+
+
+def test_a_checkpoint_of_another_model_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = folder(tmp_path, run_smoke(tmp_path))
+    other = folder(tmp_path, run_smoke(tmp_path, "model.d_mlp=8"))
+    (directory / "record.json").unlink()
+    for content in ((other / "last.ckpt").read_bytes(), _saved({})):
+        (directory / "last.ckpt").write_bytes(content)
+        assert main(["scale=smoke", f"paths.results={tmp_path}"]) == 1
+        assert "last.ckpt is not of this model" in capsys.readouterr().err
+
+
+def _saved(content: object) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    return buffer.getvalue()

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+from coefdyn.training import run
 from coefdyn.training.build import CONF, Config
 from coefdyn.training.checkpoint import CHECKPOINT, KeepProgress
+from coefdyn.training.module import Training
 from coefdyn.training.record import read_record, run_id
 from coefdyn.training.run import run_one
 from tests.training.runs import smoke
@@ -35,7 +37,7 @@ def config(results: Path, *more: str) -> Config:
 def outcome(results: Path, record: dict[str, Any]) -> tuple[Any, ...]:
     directory = results / "runs" / record["run_id"]
     weights = torch.load(directory / CHECKPOINT, weights_only=True)["state_dict"]
-    kept = {k: v for k, v in record.items() if k not in ("seconds", "config")}
+    kept = {k: v for k, v in record.items() if k not in ("seconds", "config", "earlier_sessions")}
     return (
         kept,
         {k: v.tolist() for k, v in weights.items()},
@@ -89,6 +91,59 @@ def test_a_run_that_was_good_enough_before_the_kill_stops(
         with pytest.raises(KilledError):
             run_one(wanted)
     assert run_one(wanted)["epochs"] == 1
+
+
+def test_killed_inside_a_test_or_before_the_record(
+    undisturbed: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any) -> None:
+        raise KilledError
+
+    wanted = config(tmp_path)
+    for place, name in ((Training, "validation_step"), (run, "coefficient_statistics")):
+        with monkeypatch.context() as patch:
+            patch.setattr(place, name, killed)
+            with pytest.raises(KilledError):
+                run_one(wanted)
+    record = run_one(wanted)
+    assert outcome(tmp_path, record) == undisturbed
+    assert len(record["earlier_sessions"]) == 1  # the first one left no checkpoint
+
+
+def test_a_forced_run_that_was_killed_goes_on(
+    undisturbed: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_one(config(tmp_path))
+    wanted = config(tmp_path, "force=true")
+    save = KeepProgress.on_train_epoch_end
+
+    def killed(self: KeepProgress, *arguments: Any) -> None:
+        save(self, *arguments)
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KeepProgress, "on_train_epoch_end", killed)
+        with pytest.raises(KilledError):
+            run_one(wanted)
+    record = run_one(wanted)
+    assert outcome(tmp_path, record) == undisturbed
+    assert len(record["earlier_sessions"]) == 1
+
+
+def test_a_polite_end_saves_and_is_not_a_success(tmp_path: Path) -> None:
+    overrides = ["trainer.max_epochs=100000", "trainer.checkpoint_seconds=1e9"]
+    wanted = config(tmp_path, *overrides)
+    command = [
+        sys.executable, str(CONF.parent / "scripts" / "train.py"), "scale=smoke", *SETTINGS,
+        *overrides, f"paths.results={tmp_path}",
+    ]  # fmt: skip
+    checkpoint = tmp_path / "runs" / run_id(wanted) / CHECKPOINT
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not checkpoint.exists() and process.poll() is None:
+        time.sleep(0.01)
+    process.terminate()
+    assert process.wait(timeout=60) == 143
+    assert not checkpoint.with_name("record.json").exists()
 
 
 def test_kill_9_at_several_moments(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from coefdyn.tasks.task import IGNORE
 from coefdyn.training.build import build, build_task, options
@@ -113,9 +114,25 @@ def test_learning_rate_follows_the_cosine_at_every_step(
     assert used == pytest.approx(rise + fall, rel=1e-12)
 
 
-def test_clipping_changes_the_run(tmp_path: Path) -> None:
-    plain, clipped = run_smoke(tmp_path), run_smoke(tmp_path, "trainer.clip=1e-4")
-    assert plain["metrics"]["train/loss"] != clipped["metrics"]["train/loss"]
+@pytest.mark.parametrize("precision", ["fp32", "bf16-mixed"])
+def test_gradients_are_clipped(
+    precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    norms: list[float] = []
+
+    clip = Training.configure_gradient_clipping
+
+    def clipped(self: Training, optimizer: Optimizer, *arguments: Any, **named: Any) -> None:
+        clip(self, optimizer, *arguments, **named)
+        grads = [p.grad.flatten() for p in self.model.parameters() if p.grad is not None]
+        norms.append(torch.cat(grads).norm().item())
+
+    monkeypatch.setattr(Training, "configure_gradient_clipping", clipped)
+    run_smoke(tmp_path, "trainer.clip=0.01", f"trainer.precision={precision}")
+    assert norms == pytest.approx([0.01] * 4, rel=1e-3)
+    norms.clear()
+    run_smoke(tmp_path, f"trainer.precision={precision}")
+    assert min(norms) > 0.01
 
 
 def test_a_recorded_run_is_not_trained_again_unless_forced(

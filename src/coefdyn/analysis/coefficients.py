@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from coefdyn.blocks import Block
+from coefdyn.mixer.design import Coefficients
 from coefdyn.model import SequenceModel
 
 NEAR_ZERO = 1e-3
@@ -50,7 +51,7 @@ def coefficient_statistics(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -
     size = max(1, SLICE_ELEMENTS // (n_heads * length**2))
     layers: list[Counts] = []
     for part in tokens.split(size):
-        counts = [_count(*inner) for inner in _layers(model, part)]
+        counts = [_count(*layer) for layer in _layers(model, part)]
         layers = [a.add(b) for a, b in zip(layers, counts, strict=True)] if layers else counts
     pairs, rows = batch * length * (length + 1) // 2, batch * length
     per_layer = {
@@ -65,24 +66,19 @@ def blocks_of(model: SequenceModel) -> Iterator[Block]:
         yield block
 
 
-def _layers(
-    model: SequenceModel, tokens: Int64[Tensor, "b t"]
-) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
-    """alpha, eta and the guarded rows of each layer."""
+def _layers(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -> Iterator[Coefficients]:
     x = model.embed(tokens)
     for block in blocks_of(model):
-        alpha, eta = block.mixer.coefficients(block.norm(x))
-        design = block.mixer.design
-        yield alpha, eta, design.normalization.guarded(design.rows(alpha))
+        yield block.mixer.design.coefficients(block.mixer.projected(block.norm(x)))
         x = block(x)
 
 
 def _count(
     alpha: Float[Tensor, "b h i j"],
     eta: Float[Tensor, "b h i"],
-    guarded: Bool[Tensor, "b h i"] | None,
+    guarded: Bool[Tensor, "b h i"],
 ) -> Counts:
-    """Block by block of rows, each up to its last column: what lies beyond is above the diagonal."""
+    """Block by block of rows, each up to its last column: the rest is above the diagonal."""
     names = ("near_zero", "near_one", "near_zero_raw", "near_one_raw", "zeros")
     found: dict[str, list[Tensor]] = {name: [] for name in names}
     for start in range(0, alpha.shape[-1], BLOCK_ROWS):
@@ -100,7 +96,7 @@ def _count(
     zeros = rows.pop("zeros")
     return Counts(
         **{name: number.sum((0, 2)) for name, number in rows.items()},
-        guarded=zeros.new_zeros(alpha.shape[1]) if guarded is None else guarded.sum((0, 2)),
+        guarded=guarded.sum((0, 2)),
         zeros=zeros.sum(0),
         most_zeros=zeros.amax((0, 2)),
     )

@@ -110,7 +110,7 @@ def _row(record: Record) -> str:
         _number(statistics.get("near_zero")),
         _number(statistics.get("near_one")),
         record["status"],
-        f"{record['seconds']['total']:.0f}",
+        f"{record['seconds']['training']:.0f}",
         record["run_id"],
     ]
     return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>\n"

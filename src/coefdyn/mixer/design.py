@@ -1,10 +1,10 @@
 """A point (A_t, b_j, phi, eta_i) of the design space, in every form that can compute it."""
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from coefdyn.mixer import definition
@@ -59,6 +59,14 @@ class Stream:
     transition: Transition
     log_unit: Float[Tensor, "b h t"] | None = None
     key_unit: Float[Tensor, "b h t"] | None = None
+
+
+class Coefficients(NamedTuple):
+    """alpha (zero for j > i), eta, and in which rows the rule for eta near zero has acted."""
+
+    alpha: Float[Tensor, "b h i j"]
+    eta: Float[Tensor, "b h i"]
+    guarded: Bool[Tensor, "b h i"]
 
 
 @dataclass(frozen=True)
@@ -185,9 +193,7 @@ class Design(nn.Module):
         )
         return y
 
-    def coefficients(
-        self, given: Projected
-    ) -> tuple[Float[Tensor, "b h i j"], Float[Tensor, "b h i"]]:
+    def coefficients(self, given: Projected) -> Coefficients:
         """alpha and eta in float64, as they stand unless a row would overflow even that.
 
         Then the row and its eta are both scaled down to e^600: their ratio is right.
@@ -199,14 +205,17 @@ class Design(nn.Module):
         unit = stream.log_unit if shift is None else shift
         rows = Rows(alpha.sum(-1), unit, self.readout.nonnegative, start=0)
         eta = self.normalization(given.x, rows).double().expand(alpha.shape[:3])
-        if unit is None:
-            return alpha, eta
-        scale = unit.clamp(-600, 600).exp()
-        return alpha.mul_(scale.unsqueeze(-1)), eta * scale
-
-    def rows(self, alpha: Float[Tensor, "b h i j"]) -> Rows:
-        """What the normalization sees of `coefficients`."""
-        return Rows(alpha.sum(-1), None, self.readout.nonnegative, start=0)
+        # A row is guarded where it is in the model's own precision.
+        own = replace(rows, total=alpha.sum(-1).to(given.q.dtype))
+        guarded = self.normalization.guarded(own)
+        if guarded is None:
+            guarded = torch.zeros_like(eta, dtype=torch.bool)
+        elif self.readout.nonnegative:
+            eta = eta.masked_fill(guarded, torch.inf)
+        if unit is not None:
+            scale = unit.clamp(-600, 600).exp()
+            alpha, eta = alpha.mul_(scale.unsqueeze(-1)), eta * scale
+        return Coefficients(alpha, eta, guarded)
 
     def _alpha(
         self,

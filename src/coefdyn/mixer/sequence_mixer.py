@@ -106,7 +106,8 @@ class SequenceMixer(nn.Module):
         """alpha_ij (zero for j > i) and eta_i in float64, whatever the backend."""
         check_input(x, self.project.weight)
         with torch.autocast(x.device.type, enabled=False):
-            return self.design.coefficients(self.projected(x))
+            found = self.design.coefficients(self.projected(x))
+        return found.alpha, found.eta
 
     def projected(self, x: Float[Tensor, "b t d"]) -> Projected:
         """q, k, v (and z) after preprocessing."""

@@ -6,7 +6,16 @@ import numpy as np
 from jaxtyping import Bool, Int64
 from numpy import ndarray
 
-from coefdyn.tasks.task import IGNORE, Examples, Split, Task, check_noise, halves, shifted
+from coefdyn.tasks.task import (
+    IGNORE,
+    Examples,
+    Split,
+    Task,
+    check_multi_query,
+    check_noise,
+    halves,
+    shifted,
+)
 
 
 class FuzzyRecall(Task):
@@ -35,6 +44,7 @@ class FuzzyRecall(Task):
     ) -> None:
         super().__init__(vocab_size, seq_len, num_train, num_test)
         check_noise(frac_noise, noise_vocab_size)
+        check_multi_query(multi_query)
         if k_motif_size < 1 or v_motif_size < 1:
             raise ValueError(
                 f"task.k_motif_size={k_motif_size} and task.v_motif_size={v_motif_size} "

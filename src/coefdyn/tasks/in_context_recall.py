@@ -2,7 +2,16 @@
 
 import numpy as np
 
-from coefdyn.tasks.task import IGNORE, Examples, Split, Task, check_noise, halves, shifted
+from coefdyn.tasks.task import (
+    IGNORE,
+    Examples,
+    Split,
+    Task,
+    check_multi_query,
+    check_noise,
+    halves,
+    shifted,
+)
 
 
 class InContextRecall(Task):
@@ -27,6 +36,7 @@ class InContextRecall(Task):
     ) -> None:
         super().__init__(vocab_size, seq_len, num_train, num_test)
         check_noise(frac_noise, noise_vocab_size)
+        check_multi_query(multi_query)
         if seq_len % 2 or seq_len < 4:
             raise ValueError(
                 f"task.seq_len={seq_len} must be even and at least 4: a pair, and its repetition"

@@ -1,8 +1,10 @@
 """Where examples come from: our generator, files in the published layout, or the original code."""
 
+import hashlib
 import importlib
 import inspect
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int64
@@ -14,13 +16,15 @@ from coefdyn.tasks.task import IGNORE, Examples, Split, Task
 NATIVE, MAD_LAB = "native", "mad_lab"
 
 
-def load(task: Task, split: Split, seed: int, source: str) -> Examples:
+def load(task: Task, split: Split, seed: Any, source: Any) -> Examples:
     """The examples of a split; `source` is native, mad_lab or a directory of npy files."""
+    if type(seed) is not int or seed < 0:
+        raise ConfigError(f"task.seed={seed} must be a whole number of at least 0")
     if source == NATIVE:
         return task.generate(split, seed)
     if source == MAD_LAB:
         examples = _from_original(task, split, seed)
-    elif Path(source).is_dir():
+    elif Path(str(source)).is_dir():
         examples = _from_files(Path(source) / split)
     else:
         raise ConfigError(
@@ -31,11 +35,23 @@ def load(task: Task, split: Split, seed: int, source: str) -> Examples:
     return examples
 
 
+def identity(source: str) -> str:
+    """What stands for a source in a run's name: itself, or for files a hash of what they hold."""
+    if source in (NATIVE, MAD_LAB) or not Path(source).is_dir():
+        return source
+    digest = hashlib.sha256()
+    for path in sorted(Path(source).glob("t*/*s.npy")):  # train and test, inputs and targets
+        digest.update(path.relative_to(source).as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
 def _from_original(task: Task, split: Split, seed: int) -> Examples:
     """One call of the original's instance function per sequence, as it makes its own data sets."""
     try:
         make = getattr(importlib.import_module("mad.data.instances"), task.original)
-    except ImportError as error:
+    except ModuleNotFoundError as error:
+        if not str(error.name).startswith("mad"):  # found, but something it needs is not
+            raise ConfigError(f"task.source=mad_lab cannot be imported: {error}") from error
         raise ConfigError(
             "task.source=mad_lab needs the original benchmark: put its checkout, "
             "github.com/athms/mad-lab, on PYTHONPATH"
@@ -62,8 +78,9 @@ def _array(path: Path) -> Int64[ndarray, "b t"]:
         array = np.load(path, allow_pickle=False)
     except FileNotFoundError as error:
         raise ConfigError(f"{path} is missing; task.source needs it") from error
-    except (OSError, ValueError, EOFError) as error:
-        raise ConfigError(f"{path} is not a readable npy file of integers: {error}") from error
+    except Exception as error:  # np.load guesses the format and raises whatever that parser does
+        cause = " ".join(str(error).split())
+        raise ConfigError(f"{path} is not a readable npy file of integers: {cause}") from error
     if not isinstance(array, ndarray) or array.ndim != 2 or array.dtype.kind not in "iu":
         raise ConfigError(f"{path} must hold integers of shape (sequences, steps)")
     return array.astype(np.int64)
@@ -81,6 +98,8 @@ def _check(examples: Examples, task: Task, split: Split, source: str) -> None:
             f"{where} has {inputs.shape[0]} sequences of {inputs.shape[1]} steps, but task.num_"
             f"{split} and task.seq_len ask for {count} of {task.length}; set them to match"
         )
+    if (targets == IGNORE).all(1).any():
+        raise ConfigError(f"{where} has sequences in which no target is scored")
     valid = (targets >= 0) | (targets == IGNORE)
     if inputs.min() < 0 or max(inputs.max(), targets.max()) >= task.vocab_size or not valid.all():
         raise ConfigError(

@@ -34,8 +34,8 @@ class Task:
             ("num_train", num_train),
             ("num_test", num_test),
         ):
-            if value < 1:
-                raise ValueError(f"task.{name}={value} must be at least 1")
+            if type(value) is not int or value < 1:
+                raise ValueError(f"task.{name}={value} must be a whole number of at least 1")
         self.vocab_size, self.seq_len = vocab_size, seq_len
         self.num_train, self.num_test = num_train, num_test
 
@@ -67,6 +67,11 @@ def check_noise(frac_noise: float, noise_vocab_size: int) -> None:
         raise ValueError(
             f"task.frac_noise={frac_noise} needs noise tokens; raise task.noise_vocab_size"
         )
+
+
+def check_multi_query(multi_query: bool) -> None:
+    if multi_query not in (True, False):
+        raise ValueError(f"task.multi_query={multi_query} must be true or false")
 
 
 def halves(vocab_size: int, special: int, noise_vocab_size: int, least: int) -> tuple[int, int]:

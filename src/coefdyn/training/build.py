@@ -5,7 +5,6 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ from coefdyn.errors import ConfigError
 from coefdyn.mixer.design import MissingTraitError
 from coefdyn.mixer.evolution import Evolution
 from coefdyn.mixer.normalization import Normalization
+from coefdyn.mixer.preprocess import Preprocess
 from coefdyn.mixer.readout import Readout
 from coefdyn.mixer.scaling import Scaling
 from coefdyn.mixer.sequence_mixer import SequenceMixer
@@ -40,6 +40,8 @@ if TYPE_CHECKING:  # importing it takes seconds, which only training should spen
 CONF = Path(__file__).parents[3] / "conf"
 DESIGN_SLOTS = ("evolution", "scaling", "readout", "normalization")
 SLOTS = (*DESIGN_SLOTS, "block", "preprocess", "position")
+KEYS = ("seed", "force", "paths", "model", "task", "optimizer", "trainer", "logger", "scale")
+SWITCHES = ("d_mlp", "unit_qk", "max_strength", "backend", "init")
 SIZES = ("vocab_size", "max_length", "d_model", "n_state", "d_value", "n_heads", "n_layers")
 
 
@@ -95,6 +97,24 @@ def _resolved(values: DictConfig, choices: Mapping[Any, Any]) -> Config:
     return Config(values, kept)
 
 
+def check_keys(config: Config) -> None:
+    """What stands at the top, and is not checked where it is used."""
+    values = config.values
+    unknown = ", ".join(sorted(str(key) for key in values.keys() - KEYS))
+    if unknown:
+        raise ConfigError(f"the configuration does not know: {unknown}; it has {', '.join(KEYS)}")
+    if type(values.get("seed")) is not int or not 0 <= values.seed < 2**63:
+        raise ConfigError(f"seed={values.get('seed')} must be a whole number from 0 to 2^63 - 1")
+    if values.get("force") not in (True, False):
+        raise ConfigError(f"force={values.get('force')} must be true or false")
+    sections = ("paths", "model", "task", "optimizer", "trainer")
+    for name in sections:
+        if not OmegaConf.is_dict(values.get(name)):
+            raise ConfigError(f"{name}={values.get(name)} must be a section of the configuration")
+    if not isinstance(values.paths.get("results"), str):
+        raise ConfigError(f"paths.results={values.paths.get('results')} must be a directory")
+
+
 def options(group: str) -> list[str]:
     """The choices of a group, from the files of conf/<group>."""
     return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
@@ -102,6 +122,7 @@ def options(group: str) -> list[str]:
 
 def build(config: Config) -> SequenceModel:
     """The model of a composed configuration: the same seed gives the same weights."""
+    check_keys(config)
     model = _checked_model(config)
     head = AutoEncoderHead if build_task(config).auto_encoder else NextTokenHead
     torch.manual_seed(config.values.seed)
@@ -126,10 +147,10 @@ def build_task(config: Config) -> Task:
 
 def build_optimizer(config: Config, parameters: Iterable[nn.Parameter]) -> Optimizer:
     """The optimizer of a composed configuration, at its peak learning rate."""
-    make = build_slot(config.values.optimizer, partial)
+    make = build_slot(config.values.optimizer, Optimizer)
     try:
         return make(list(parameters))
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, IndexError, RuntimeError) as error:
         raise ConfigError(f"optimizer cannot be built: {_one_sentence(error)}") from error
 
 
@@ -140,13 +161,11 @@ def build_logger(config: Config) -> "list[Callable[..., Logger]]":
         return []
     from lightning.pytorch.loggers import Logger
 
-    make = build_slot(config.values.logger, partial)
-    if not issubclass(make.func, Logger):
-        raise ConfigError(f"_target_={config.values.logger._target_} is not a Logger")
+    make = build_slot(config.values.logger, Logger)
     with tempfile.TemporaryDirectory() as directory:  # a missing package is known only when tried
         try:
-            make(save_dir=directory, version="check")
-        except (TypeError, ImportError) as error:
+            make(save_dir=directory, version="check", name="check")
+        except Exception as error:  # each logger has errors of its own
             raise ConfigError(
                 f"logger={config.choices.get('logger')} cannot be used: {_one_sentence(error)}"
             ) from error
@@ -182,7 +201,7 @@ def build_mixer(config: Config) -> SequenceMixer:
             scaling=build_slot(model.scaling, Scaling),
             readout=build_slot(model.readout, Readout),
             normalization=build_slot(model.normalization, Normalization),
-            preprocess=build_slot(model.preprocess, partial),
+            preprocess=build_slot(model.preprocess, Preprocess),
         )
     except MissingTraitError as error:
         raise ConfigError(_remedy(config, error)) from error
@@ -190,20 +209,19 @@ def build_mixer(config: Config) -> SequenceMixer:
         raise ConfigError(_one_sentence(error)) from error
 
 
-def build_slot(config: DictConfig, kind: type, **given: Any) -> Any:
-    """An object of the class that `_target_` names, if that may be trusted and is of this kind."""
-    check_targets(OmegaConf.to_container(config))
+def build_slot(config: Any, kind: type, **given: Any) -> Any:
+    """An object of the class that `_target_` names, if that may be trusted and is of this kind; or
+    with `_partial_` what makes one."""
+    plain = OmegaConf.to_container(config) if OmegaConf.is_config(config) else config
+    check_targets(plain, kind)
     try:
-        slot = instantiate(config, _convert_="all", **given)
+        return instantiate(config, _convert_="all", **given)
     except HydraException as error:
         cause = error.__cause__
         if isinstance(cause, ValueError):  # a constructor's own sentence
             raise ConfigError(str(cause)) from error
         target = config._target_
         raise ConfigError(f"{target} cannot be built: {_one_sentence(cause or error)}") from error
-    if not isinstance(slot, kind):
-        raise ConfigError(f"_target_={config._target_} is not a {kind.__name__}")
-    return slot
 
 
 def _checked_model(config: Config) -> DictConfig:
@@ -223,8 +241,10 @@ def _checked_model(config: Config) -> DictConfig:
     for name, value in (("unit_qk", model.unit_qk), ("block.gated", model.block.get("gated"))):
         if value not in (True, False):
             raise ConfigError(f"model.{name}={value} must be true or false")
-    if type(config.values.seed) is not int or config.values.seed < 0:
-        raise ConfigError(f"seed={config.values.seed} must be a whole number of at least 0")
+    known = {*SLOTS, *SIZES, *SWITCHES}
+    unknown = ", ".join(sorted(str(key) for key in model.keys() - known))
+    if unknown:
+        raise ConfigError(f"model does not know: {unknown}; it has {', '.join(sorted(known))}")
     return model
 
 

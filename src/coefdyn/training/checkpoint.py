@@ -9,11 +9,12 @@ import torch
 from lightning.fabric.plugins import CheckpointIO
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
-from lightning.pytorch.loggers import Logger
+from lightning.pytorch.loggers import Logger, WandbLogger
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from coefdyn.errors import ConfigError
-from coefdyn.training.module import Training
-from coefdyn.training.record import write_history
+from coefdyn.training.module import KEPT, Training
+from coefdyn.training.record import replacing, write_history
 
 CHECKPOINT = "last.ckpt"
 
@@ -24,18 +25,19 @@ class AtomicFiles(CheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
     ) -> None:
-        partial = Path(f"{path}.partial")
-        torch.save(checkpoint, partial)
-        partial.replace(path)
+        with replacing(Path(path)) as file:
+            torch.save(checkpoint, file)
 
     def load_checkpoint(
         self, path: Any, map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
         try:
-            checkpoint: dict[str, Any] = torch.load(path, map_location, weights_only=True)
+            checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # torch.load has no error of its own for a damaged file
+            cause = str(error).partition("\n")[0]
             raise ConfigError(
-                f"the checkpoint {path} cannot be read; delete it to train this run from the start"
+                f"the checkpoint {path} cannot be read; delete it to train this run from the "
+                f"start ({type(error).__name__}: {cause[:200]})"
             ) from error
         return checkpoint
 
@@ -43,9 +45,25 @@ class AtomicFiles(CheckpointIO):
         Path(path).unlink(missing_ok=True)
 
 
+def check_checkpoint(path: Path, module: Training) -> None:
+    """It must be a checkpoint of this module, as the code is now."""
+    checkpoint = AtomicFiles().load_checkpoint(path)
+    wanted = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+    found = checkpoint.get("state_dict", {}) if isinstance(checkpoint, dict) else {}
+    if {"losses", "loops", *KEPT} <= checkpoint.keys() and wanted == {
+        name: tuple(value.shape) for name, value in found.items()
+    }:
+        return
+    raise ConfigError(
+        f"the checkpoint {path} is not of this model as the code is now; delete it to train this "
+        "run from the start"
+    )
+
+
 class KeepProgress(Checkpoint):
     """Keeps what a run has so far: a checkpoint at the end of each epoch, and within one when
-    `seconds` have passed; metrics.csv and the loggers at the end of each epoch.
+    `seconds` have passed or the process is asked to end; metrics.csv and the loggers at the end of
+    each epoch.
 
     A `Checkpoint` for Lightning: such callbacks come after the module's own end of epoch.
     """
@@ -57,17 +75,27 @@ class KeepProgress(Checkpoint):
     def on_train_batch_end(
         self, trainer: Trainer, module: LightningModule, outputs: Any, batch: Any, index: int
     ) -> None:
-        # After the last batch comes the end of the epoch.
-        if time.monotonic() - self.last >= self.seconds and not trainer.is_last_batch:
+        if trainer.is_last_batch:  # the end of the epoch comes next
+            return
+        if trainer.received_sigterm:
+            self._save(trainer)
+            raise SIGTERMException
+        if time.monotonic() - self.last >= self.seconds:
             self._save(trainer)
 
     def on_train_epoch_end(self, trainer: Trainer, module: LightningModule) -> None:
         assert isinstance(module, Training)
         self._save(trainer)
         write_history(self.directory / "metrics.csv", module.history)
+        row = module.history[-1]
         for logger in self.loggers:
-            row = module.history[-1]
             logger.log_metrics({k: float(v) for k, v in row.items()}, step=int(row["step"]))
+
+    def close(self, exit_code: int) -> None:
+        for logger in self.loggers:
+            logger.finalize("success" if exit_code == 0 else "failed")
+            if isinstance(logger, WandbLogger):  # or the process's next run would be logged to it
+                logger.experiment.finish(exit_code=exit_code)
 
     def _save(self, trainer: Trainer) -> None:
         trainer.save_checkpoint(self.directory / CHECKPOINT)

@@ -1,6 +1,7 @@
 """The command line of scripts/train.py."""
 
 import logging
+import signal
 import sys
 import warnings
 from collections.abc import Sequence
@@ -26,7 +27,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def train(config: Config) -> int:
     """One run; says where its record is."""
-    from coefdyn.training.run import run_one  # takes seconds to import
+    from lightning.pytorch.utilities.exceptions import SIGTERMException  # takes seconds
+
+    from coefdyn.training.run import run_one
 
     keep_freed_memory()
     try:
@@ -34,6 +37,9 @@ def train(config: Config) -> int:
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except SIGTERMException:
+        print("asked to end; the same command goes on", file=sys.stderr)
+        return 128 + signal.SIGTERM
     return 0
 
 

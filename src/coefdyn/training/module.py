@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torchmetrics.classification import MulticlassStatScores
 
 from coefdyn.tasks.task import IGNORE
 from coefdyn.training.batches import Batch
@@ -20,6 +19,7 @@ CHECK_EVERY = 50  # steps between two looks at the losses: on a GPU each look wa
 # Beyond it, the mean probability of the targets is zero even in double precision. Norms can keep a
 # model that has lost all scale from ever showing a NaN.
 LARGEST_LOSS = 745.0
+KEPT = ("history", "seconds", "sessions")  # in checkpoints, besides the losses
 
 Row = dict[str, float | int]
 
@@ -56,6 +56,7 @@ class Training(pl.LightningModule):
         total_steps: int,
         test_every: int,
         stop_at: float | None,
+        session: dict[str, Any],
     ) -> None:
         super().__init__()
         self.model = model
@@ -64,59 +65,61 @@ class Training(pl.LightningModule):
         self.total_steps, self.warmup_steps = total_steps, warmup_steps
         self.test_every, self.stop_at = test_every, stop_at
         self.history: list[Row] = []
-        self.losses: list[Tensor] = []  # of the epoch's steps so far
-        self.test_loss: list[Tensor] = []  # sum and number of scored targets, per batch
-        self.seconds = {"training": 0.0, "testing": 0.0}  # in steps, restarts included
+        self.sessions = [session]  # which code ran where; more than one after a restart
+        self.seconds = {"training": 0.0, "testing": 0.0}  # of all sessions
         self.started = 0.0
-        self.scores = MulticlassStatScores(
-            vocab_size, average="none", ignore_index=IGNORE, validate_args=False
-        )
+        self.losses: list[Tensor] = []  # of the epoch's steps so far
+        self.lr = 0.0  # of the last step
+        # Sums over the test batches so far: the loss, and per token how often it was wanted and how
+        # often rightly guessed. (torchmetrics would count pairs of tokens, vocab_size^2 numbers.)
+        self.test_loss = torch.zeros((), dtype=torch.float64)
+        self.wanted = self.right = torch.zeros(vocab_size, dtype=torch.int64)
 
     def training_step(self, batch: Batch, index: int) -> Tensor:
         inputs, targets = batch
         logits = self.model(inputs)
         loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE)
         self.losses.append(loss.detach())
+        self.lr = self.trainer.optimizers[0].param_groups[0]["lr"]
         if len(self.losses) % CHECK_EVERY == 0:
             self._check_losses()
         return loss
 
     def on_train_start(self) -> None:
+        self.started = time.perf_counter()
         self._plan_test()
 
     def on_train_epoch_start(self) -> None:
+        self.started = time.perf_counter()
         self._plan_test()
         self.losses = []  # not called when an epoch goes on after a restart
 
-    def on_train_batch_start(self, batch: Batch, index: int) -> None:
-        self.started = time.perf_counter()
-
-    def on_train_batch_end(self, outputs: Any, batch: Batch, index: int) -> None:
-        self.seconds["training"] += time.perf_counter() - self.started
-
     def on_validation_start(self) -> None:
-        self.started = time.perf_counter()
+        self._check_losses()
+        self._lap("training")
+        self.test_loss = self.test_loss.to(self.device).zero_()
+        self.wanted = torch.zeros_like(self.wanted, device=self.device)
+        self.right = torch.zeros_like(self.wanted)
 
     def validation_step(self, batch: Batch, index: int) -> None:
         inputs, targets = batch
-        logits, wanted = self.model(inputs).flatten(0, 1), targets.flatten()
-        total = F.cross_entropy(logits.float(), wanted, ignore_index=IGNORE, reduction="sum")
-        self.test_loss.append(torch.stack([total, (wanted != IGNORE).sum()]))
-        self.scores.update(logits.argmax(-1), wanted)
+        scored = targets != IGNORE
+        logits, wanted = self.model(inputs)[scored].float(), targets[scored]
+        self.test_loss += F.cross_entropy(logits, wanted, reduction="sum")
+        self.wanted += wanted.bincount(minlength=len(self.wanted))
+        guess = logits.argmax(-1)
+        self.right += wanted[guess == wanted].bincount(minlength=len(self.wanted))
 
     def on_validation_epoch_end(self) -> None:
-        self._check_losses()
-        self.seconds["testing"] += time.perf_counter() - self.started
-        total, count = torch.stack(self.test_loss).sum(0).tolist()
-        right, _, _, _, wanted = self.scores.compute().double().unbind(-1)
-        occurs = wanted > 0
+        occurs, right = self.wanted > 0, self.right.double()
         row = {
-            "test/loss": total / count,
-            "test/accuracy": (right.sum() / wanted.sum()).item(),
-            "test/accuracy_macro": (right[occurs] / wanted[occurs]).mean().item(),
+            "test/loss": (self.test_loss / self.wanted.sum()).item(),
+            "test/accuracy": (right.sum() / self.wanted.sum()).item(),
+            "test/accuracy_macro": (self.right[occurs].double() / self.wanted[occurs])
+            .mean()
+            .item(),
         }
-        self.scores.reset()
-        self.test_loss = []
+        self._lap("testing")
         if not row["test/loss"] <= LARGEST_LOSS:
             raise DivergedError(row["test/loss"], self.global_step)
         self.history.append(self._epoch_row() | row)
@@ -124,8 +127,20 @@ class Training(pl.LightningModule):
 
     def on_train_epoch_end(self) -> None:
         self._check_losses()
+        self._lap("training")
         if not self.history or self.history[-1]["epoch"] != self.current_epoch + 1:
             self.history.append(self._epoch_row())
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: Optimizer,
+        gradient_clip_val: Any = None,
+        gradient_clip_algorithm: Any = None,
+    ) -> None:
+        """By hand: Lightning refuses to clip for fused optimizers in mixed precision, which is
+        about loss scaling, and bfloat16 has none."""
+        if gradient_clip_val is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), gradient_clip_val)
 
     def configure_optimizers(self) -> Any:
         optimizer = self.make_optimizer(self.model.parameters())
@@ -134,12 +149,17 @@ class Training(pl.LightningModule):
         return [optimizer], [{"scheduler": schedule, "interval": "step"}]
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["history"], checkpoint["losses"] = self.history, self.losses
-        checkpoint["seconds"] = self.seconds
+        self._lap("training")
+        checkpoint["losses"] = [loss.item() for loss in self.losses]
+        for name in KEPT:
+            checkpoint[name] = getattr(self, name)
 
     def on_load_checkpoint(self, checkpoint: Mapping[str, Any]) -> None:
-        self.history, self.losses = list(checkpoint["history"]), list(checkpoint["losses"])
-        self.seconds = dict(checkpoint["seconds"])
+        self.losses = [torch.tensor(loss, device=self.device) for loss in checkpoint["losses"]]
+        session = self.sessions[-1]
+        for name in KEPT:
+            setattr(self, name, checkpoint[name])
+        self.sessions.append(session)
         self._stop_if_good_enough()
 
     def _stop_if_good_enough(self) -> None:
@@ -149,13 +169,17 @@ class Training(pl.LightningModule):
 
     def _epoch_row(self) -> Row:
         mean = torch.stack(self.losses).double().mean().item()
-        (group,) = self.optimizers().param_groups  # type: ignore[union-attr]
         return {
             "epoch": self.current_epoch + 1,
             "step": self.global_step,
-            "lr": float(group["lr"]),
+            "lr": self.lr,
             "train/loss": mean,
         }
+
+    def _lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.seconds[name] += now - self.started
+        self.started = now
 
     def _plan_test(self) -> None:
         """Lightning counts epochs between two tests; the last epoch has one in any case."""

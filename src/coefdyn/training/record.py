@@ -1,19 +1,23 @@
 """What remains of a run: its name, and the record that says everything about it."""
 
+import contextlib
 import csv
 import hashlib
 import importlib.metadata
+import io
 import json
+import os
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from omegaconf import OmegaConf
 
 from coefdyn.errors import ConfigError
+from coefdyn.tasks.source import identity
 from coefdyn.training.build import CONF, Config
 
 # Where and how a run is carried out, or where its values came from: not what it computes.
@@ -29,7 +33,10 @@ NOT_IN_RUN_ID = (
     "trainer.devices",
     "trainer.checkpoint_seconds",
 )
-VERSIONS = ("coefdyn", "torch", "lightning", "torchmetrics", "numpy", "hydra-core")
+# What other code reads of a record.
+REQUIRED = {"run_id", "status", "diverged_at_step", "metrics", "coefficients", "epochs", "chance",
+            "config", "choices", "seconds"}  # fmt: skip
+VERSIONS = ("coefdyn", "torch", "lightning", "numpy", "hydra-core")
 
 
 def run_id(config: Config) -> str:
@@ -41,6 +48,8 @@ def run_id(config: Config) -> str:
         for parent in parents:
             node = node.get(parent, {})
         node.pop(last, None)
+    # Files are what they hold, wherever they are.
+    values["task"]["source"] = identity(str(values["task"].get("source")))
     text = json.dumps(_canonical(values), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -51,13 +60,13 @@ def settings(config: Config) -> dict[str, Any]:
 
 
 def _canonical(value: Any) -> Any:
-    """Numbers as floats, so that 0 and 0.0 are one value; true and false stay."""
+    """Whole floats as integers, so that 0 and 0.0 are one value."""
     if isinstance(value, Mapping):
         return {str(key): _canonical(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_canonical(inner) for inner in value]
-    if isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
     return value
 
 
@@ -71,7 +80,7 @@ def read_record(path: Path) -> dict[str, Any] | None:
         raise ConfigError(
             f"the record {path} cannot be read; delete it to train this run again"
         ) from error
-    if not isinstance(record, dict) or not {"run_id", "status", "metrics"} <= record.keys():
+    if not isinstance(record, dict) or not record.keys() >= REQUIRED:
         raise ConfigError(f"the record {path} is incomplete; delete it to train this run again")
     return record
 
@@ -79,25 +88,37 @@ def read_record(path: Path) -> dict[str, Any] | None:
 def write_record(path: Path, record: Mapping[str, Any]) -> None:
     """Last of all, by rename: where there is a record, the run is finished."""
     lines = [f"{json.dumps(key)}: {json.dumps(v, allow_nan=False)}" for key, v in record.items()]
-    write_atomically(path, "{\n" + ",\n".join(lines) + "\n}\n")
+    with replacing(path) as file:
+        file.write(("{\n" + ",\n".join(lines) + "\n}\n").encode())
+        file.flush()
+        os.fsync(file.fileno())  # finished is finished, even if the power fails
 
 
 def write_history(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """metrics.csv: a row per epoch. Rewritten as a whole, so that it never disagrees with the
     checkpoint that a run resumes from."""
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    partial = path.with_suffix(".partial")
-    with partial.open("w", newline="") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
-        writer.writerows(rows)
-    partial.replace(path)
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)))
+    writer.writeheader()
+    writer.writerows(rows)
+    write_atomically(path, text.getvalue())
 
 
 def write_atomically(path: Path, text: str) -> None:
-    partial = path.with_suffix(path.suffix + ".partial")
-    partial.write_text(text)
-    partial.replace(path)
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file that takes the place of `path` when it is complete, or not at all."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            yield file
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def provenance(device: torch.device) -> dict[str, Any]:
@@ -112,7 +133,7 @@ def provenance(device: torch.device) -> dict[str, Any]:
 
 
 def _git() -> dict[str, Any]:
-    """The commit of the checkout, and whether tracked files differ from it."""
+    """The commit of the checkout, and whether code or configuration differ from it."""
 
     def git(*arguments: str) -> str:
         return subprocess.run(
@@ -121,7 +142,7 @@ def _git() -> dict[str, Any]:
 
     try:
         commit = git("rev-parse", "HEAD")
-        dirty = bool(git("status", "--porcelain", "--untracked-files=no"))
+        dirty = bool(git("status", "--porcelain", "--", "src", "conf", "scripts"))
     except (OSError, subprocess.CalledProcessError):  # no git, or no checkout
         return {"commit": None, "dirty": None}
     return {"commit": commit, "dirty": dirty}

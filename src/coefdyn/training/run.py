@@ -1,7 +1,9 @@
 """One run, from a configuration to its record: what every way of launching calls."""
 
+import contextlib
 import hashlib
 import logging
+import math
 import time
 import traceback
 from dataclasses import dataclass
@@ -10,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch.loggers import WandbLogger
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from coefdyn.analysis.coefficients import blocks_of, coefficient_statistics
 from coefdyn.errors import ConfigError
@@ -19,8 +21,15 @@ from coefdyn.model import SequenceModel
 from coefdyn.tasks.source import load
 from coefdyn.tasks.task import Examples, Task
 from coefdyn.training.batches import Batches, ShuffledBatches
-from coefdyn.training.build import Config, build, build_logger, build_optimizer, build_task
-from coefdyn.training.checkpoint import CHECKPOINT, KeepProgress
+from coefdyn.training.build import (
+    Config,
+    build,
+    build_logger,
+    build_optimizer,
+    build_task,
+    check_keys,
+)
+from coefdyn.training.checkpoint import CHECKPOINT, KeepProgress, check_checkpoint
 from coefdyn.training.module import DivergedError, Row, Training
 from coefdyn.training.record import (
     provenance,
@@ -37,6 +46,7 @@ log = logging.getLogger(__name__)
 
 STATISTICS_SEQUENCES = 64
 TEST_TOKENS = 2**13  # per test batch, or as many sequences as a training batch has
+DEFAULT_THREADS = torch.get_num_threads()
 
 
 @dataclass(frozen=True)
@@ -52,6 +62,7 @@ class Prepared:
 
 def run_one(config: Config) -> dict[str, Any]:
     """Train, test, look at the coefficients, write the record; or find it already written."""
+    check_keys(config)
     name = run_id(config)
     directory = Path(config.values.paths.results) / "runs" / name
     found = read_record(directory / "record.json")
@@ -60,19 +71,16 @@ def run_one(config: Config) -> dict[str, Any]:
         return found
     started = time.perf_counter()
     prepared = prepare(config)
-    _open_directory(directory, config)
-    if found is not None:  # force: a finished run's checkpoint is no start for a new one
-        (directory / "record.json").replace(directory / "record.old.json")
-        (directory / CHECKPOINT).unlink(missing_ok=True)
     try:
-        record = _train(config, prepared, name, directory)
-    except ConfigError:
-        raise
-    except Exception:
-        write_atomically(directory / "error.txt", traceback.format_exc())
-        raise
-    record["seconds"]["total"] = time.perf_counter() - started
-    write_record(directory / "record.json", record)
+        _open_directory(directory, config, displace=found is not None)
+        record = _run(config, prepared, name, directory)
+        record["seconds"]["session"] = time.perf_counter() - started
+        write_record(directory / "record.json", record)
+    except OSError as error:
+        raise ConfigError(
+            f"paths.results={config.values.paths.results} cannot be written to: {error.strerror}; "
+            "what is there is unharmed, and the same command goes on"
+        ) from error
     for leftover in ("error.txt", "record.old.json"):
         (directory / leftover).unlink(missing_ok=True)
     return record
@@ -80,96 +88,125 @@ def run_one(config: Config) -> dict[str, Any]:
 
 def prepare(config: Config) -> Prepared:
     """Everything that a wrong configuration can spoil."""
-    trainer = trainer_settings(settings(config)["trainer"])
-    if trainer.threads is not None:
-        torch.set_num_threads(trainer.threads)
-    task, source = build_task(config), config.values.task
-    if type(source.seed) is not int or source.seed < 0:
-        raise ConfigError(f"task.seed={source.seed} must be a whole number of at least 0")
-    train, test = (load(task, split, source.seed, source.source) for split in ("train", "test"))
-    model = build(config)
-    if config.values.model.vocab_size < task.vocab_size:
-        raise ConfigError(
-            f"model.vocab_size={config.values.model.vocab_size} is less than "
-            f"task.vocab_size={task.vocab_size}; leave it out to have the same"
-        )
     try:
+        trainer = trainer_settings(settings(config)["trainer"])
+        torch.set_num_threads(trainer.threads or DEFAULT_THREADS)
+        task, chosen = build_task(config), config.values.task
+        train, test = (load(task, split, chosen.seed, chosen.source) for split in ("train", "test"))
+        model = build(config)
+        if config.values.model.vocab_size < task.vocab_size:
+            raise ConfigError(
+                f"model.vocab_size={config.values.model.vocab_size} is less than "
+                f"task.vocab_size={task.vocab_size}; leave it out to have the same"
+            )
         with torch.no_grad():
             model(torch.from_numpy(train.inputs[:1]))
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
-    build_optimizer(config, model.parameters())
-    build_logger(config)
+        build_optimizer(config, model.parameters())
+        build_logger(config)
+        _check_finite(settings(config))
+    except (ValueError, OmegaConfBaseException) as error:
+        raise ConfigError(" ".join(str(error).split())) from error
     return Prepared(task, train, test, model, trainer)
 
 
-def _open_directory(directory: Path, config: Config) -> None:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        write_atomically(directory / "config.yaml", OmegaConf.to_yaml(config.values))
-    except OSError as error:
-        raise ConfigError(
-            f"paths.results={config.values.paths.results} cannot be written to: {error.strerror}"
-        ) from error
+def _check_finite(node: Any, name: str = "") -> None:
+    """What is not finite could not be recorded, and would be found out after the training."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            _check_finite(value, f"{name}.{key}".strip("."))
+    elif isinstance(node, float) and not math.isfinite(node):
+        raise ConfigError(f"{name}={node} is infinite or NaN; it must be a finite number")
 
 
-def _train(config: Config, prepared: Prepared, name: str, directory: Path) -> dict[str, Any]:
-    model, task, trainer = prepared.model, prepared.task, prepared.trainer
+def _open_directory(directory: Path, config: Config, displace: bool) -> None:
+    """`displace`: a finished run is to be trained again, and its checkpoint is no start for that.
+
+    The record goes last: as long as it is there, the run is the finished one.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    write_atomically(directory / "config.yaml", OmegaConf.to_yaml(config.values))
+    (directory / "error.txt").unlink(missing_ok=True)
+    if displace:
+        (directory / CHECKPOINT).unlink(missing_ok=True)
+        (directory / "record.json").replace(directory / "record.old.json")
+
+
+def _run(config: Config, prepared: Prepared, name: str, directory: Path) -> dict[str, Any]:
+    model, trainer = prepared.model, prepared.trainer
     device = torch.device(trainer.accelerator)
-    train = ShuffledBatches(prepared.train, trainer.batch_size, device, config.values.seed)
-    test = Batches(prepared.test, max(trainer.batch_size, TEST_TOKENS // task.length), device)
-    module = Training(
-        model,
-        vocab_size=config.values.model.vocab_size,
-        make_optimizer=partial(build_optimizer, config),
-        warmup_steps=trainer.warmup_steps,
-        total_steps=trainer.max_epochs * len(train),
-        test_every=trainer.test_every,
-        stop_at=trainer.stop_at,
-    )
-    checkpoint = directory / CHECKPOINT
-    loggers = [make(save_dir=directory, version=name) for make in build_logger(config)]
-    for logger in loggers:
-        logger.log_hyperparams(settings(config))
-    keep = KeepProgress(directory, trainer.checkpoint_seconds, loggers)
-    if checkpoint.exists():
-        log.info("run %s goes on from its checkpoint", name)
-    diverged_at = None
+    session = provenance(device)
     try:
-        trainer.make([keep], directory).fit(
-            module, train, test, ckpt_path=checkpoint if checkpoint.exists() else None
-        )
-    except DivergedError as error:
-        diverged_at = error.step
-        log.warning("run %s diverged: %s", name, error)
-    finally:
-        for logger in loggers:
-            logger.finalize("success")
-            if isinstance(logger, WandbLogger):  # or the process's next run would be logged to it
-                logger.experiment.finish()
+        module, diverged_at = _train(config, prepared, name, directory, session)
+    except ConfigError:
+        raise
+    except Exception:
+        with contextlib.suppress(OSError):
+            write_atomically(directory / "error.txt", traceback.format_exc())
+        raise
     write_history(directory / "metrics.csv", module.history)
     started = time.perf_counter()
     statistics = None
     if diverged_at is None:
         sample = torch.from_numpy(prepared.test.inputs[:STATISTICS_SEQUENCES]).to(device)
         statistics = coefficient_statistics(model.to(device).eval(), sample)
+    last: Row = module.history[-1] if module.history else {}
     return {
         "run_id": name,
         "status": "finished" if diverged_at is None else "diverged",
         "diverged_at_step": diverged_at,
-        "metrics": metrics(module.history, task.chance),
+        "metrics": metrics(module.history, prepared.task.chance),
         "coefficients": statistics,
-        "epochs": module.history[-1]["epoch"] if module.history else 0,
-        "steps": module.history[-1]["step"] if module.history else 0,
-        "chance": task.chance,
+        "epochs": last.get("epoch", 0),
+        "steps": last.get("step", 0),
+        "chance": prepared.task.chance,
         "config": settings(config),
         "choices": dict(config.choices),
         "backend": [block.mixer.form_used for block in blocks_of(model)],
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "data": {"train": _digest(prepared.train), "test": _digest(prepared.test)},
         "seconds": {**module.seconds, "statistics": time.perf_counter() - started},
-        **provenance(device),
+        **session,
+        "earlier_sessions": module.sessions[:-1],
     }
+
+
+def _train(
+    config: Config, prepared: Prepared, name: str, directory: Path, session: dict[str, Any]
+) -> tuple[Training, int | None]:
+    """The module after training, and the step at which it diverged, if it did."""
+    task, trainer = prepared.task, prepared.trainer
+    device = torch.device(trainer.accelerator)
+    train = ShuffledBatches(prepared.train, trainer.batch_size, device, config.values.seed)
+    test = Batches(prepared.test, max(trainer.batch_size, TEST_TOKENS // task.length), device)
+    module = Training(
+        prepared.model,
+        vocab_size=config.values.model.vocab_size,
+        make_optimizer=partial(build_optimizer, config),
+        warmup_steps=trainer.warmup_steps,
+        total_steps=trainer.max_epochs * len(train),
+        test_every=trainer.test_every,
+        stop_at=trainer.stop_at,
+        session=session,
+    )
+    checkpoint = directory / CHECKPOINT
+    if checkpoint.exists():
+        check_checkpoint(checkpoint, module)
+        log.info("run %s goes on from its checkpoint", name)
+    loggers = [make(save_dir=directory, version=name, name=name) for make in build_logger(config)]
+    keep = KeepProgress(directory, trainer.checkpoint_seconds, loggers)
+    exit_code, diverged_at = 1, None
+    try:
+        for logger in loggers:
+            logger.log_hyperparams(settings(config))
+        start = checkpoint if checkpoint.exists() else None
+        trainer.make([keep], directory).fit(module, train, test, ckpt_path=start)
+        exit_code = 0
+    except DivergedError as error:
+        exit_code, diverged_at = 0, error.step
+        log.warning("run %s diverged: %s", name, error)
+    finally:
+        keep.close(exit_code)
+    return module, diverged_at
 
 
 def metrics(history: list[Row], chance: float) -> dict[str, float | None]:

@@ -2,15 +2,17 @@
 Trainer made from it."""
 
 import logging
+import math
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 import torch
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch.callbacks import Callback, RichProgressBar
 
 from coefdyn.errors import ConfigError
@@ -37,7 +39,7 @@ class TrainerSettings:
 
     def make(self, callbacks: Sequence[Callback], directory: Path) -> pl.Trainer:
         """Lightning's Trainer: one device, our checkpoints and metrics file instead of its own."""
-        bar = [RichProgressBar(leave=True, console_kwargs={"stderr": True})]
+        bar = [RichProgressBar(refresh_rate=10, console_kwargs={"stderr": True})]
         show = sys.stderr.isatty()
         logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
         with warnings.catch_warnings():
@@ -53,7 +55,8 @@ class TrainerSettings:
                 logger=False,
                 enable_checkpointing=True,
                 callbacks=[*callbacks, *(bar if show else [])],
-                plugins=[AtomicFiles()],
+                # Nor its own handling of SLURM's signals.
+                plugins=[AtomicFiles(), LightningEnvironment()],
                 enable_progress_bar=show,
                 enable_model_summary=False,
                 default_root_dir=directory,
@@ -63,7 +66,12 @@ class TrainerSettings:
 def trainer_settings(values: Mapping[str, Any]) -> TrainerSettings:
     """The section's values, if they can be used."""
     given = dict(values)
-    given |= given.pop("devices")
+    devices = given.pop("devices", None)
+    given |= devices if isinstance(devices, Mapping) else {}
+    names = {field.name for field in fields(TrainerSettings)}
+    if given.keys() != names:
+        wrong = ", ".join(sorted(given.keys() ^ names))
+        raise ConfigError(f"the trainer section lacks or does not know: {wrong}")
     for name, least in (
         ("max_epochs", 1),
         ("batch_size", 1),
@@ -78,7 +86,7 @@ def trainer_settings(values: Mapping[str, Any]) -> TrainerSettings:
         optional = name != "checkpoint_seconds"
         if given[name] is None and optional:
             continue
-        if type(given[name]) not in (int, float) or not given[name] > 0:
+        if type(given[name]) not in (int, float) or not 0 < given[name] < math.inf:
             raise _wrong(name, given, "must be a number above 0" + ", or null" * optional)
         given[name] = float(given[name])
     for name, known in (("precision", PRECISIONS), ("accelerator", ACCELERATORS)):
