@@ -1,3 +1,7 @@
+import os
+
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch: pytest-xdist runs a process per core
+
 import pytest
 import torch
 
@@ -6,7 +10,7 @@ from coefdyn.mixer import decayed_dot, linear, noncommuting, quadratic, tiles
 
 @pytest.fixture(autouse=True)
 def _one_thread_and_a_seed() -> None:
-    torch.set_num_threads(1)  # pytest-xdist runs a process per core
+    torch.set_num_threads(1)
     torch.manual_seed(0)
 
 
