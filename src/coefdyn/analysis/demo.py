@@ -82,6 +82,7 @@ def page(records: Sequence[Record], drawing: Figure) -> str:
  .scroll {{ overflow-x: auto }}
  table {{ border-collapse: collapse; font-variant-numeric: tabular-nums }}
  th, td {{ padding: .3rem .8rem; border-bottom: 1px solid #ddd; text-align: right }}
+ th, td {{ white-space: nowrap }}
  th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) {{ text-align: left }}
  code {{ font-size: .9em }}
 </style>

@@ -4,7 +4,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ def run(repeats: int) -> Iterator[Result]:
 
 
 def throughput(scale: str, changes: list[str], repeats: int, bar: float) -> Result:
-    """Epochs of a run, checkpoints and metrics file included, alternating with epochs of a loop."""
+    """Epochs of a run, checkpoints and metrics file included, against epochs of a bare loop."""
     epochs = ["trainer.max_epochs=" + str(repeats + 2), f"trainer.test_every={repeats + 2}"]
     config = compose([f"scale={scale}", *changes, *epochs])
     prepared = prepare(config)
@@ -53,51 +53,57 @@ def throughput(scale: str, changes: list[str], repeats: int, bar: float) -> Resu
         stop_at=None,
         session={},
     )
-    alternate = Alternate(bare_epoch(config, batches(), module.total_steps))
+    alternate = Alternate(bare_steps(config, batches(), module.total_steps))
     with tempfile.TemporaryDirectory() as directory:
         keep = KeepProgress(Path(directory), settings.checkpoint_seconds, [])
         settings.make([keep, alternate], Path(directory)).fit(module, batches())
     ours, bare = (
-        [1e3 * seconds / len(batches()) for seconds in times[1:]]  # the first one warms up
+        # The first epoch warms up; the last lacks what comes after its last step.
+        [1e3 * seconds / len(batches()) for seconds in times[1:-1]]
         for times in (alternate.ours, alternate.bare)
     )
     case = f"step of a run at scale={scale}, against a bare loop"
     return result_of_pairs(SUITE, case, ours, "ms", bare, bar)
 
 
-def bare_epoch(config: Config, batches: ShuffledBatches, steps: int) -> Callable[[], None]:
-    """What a run computes in an epoch, in plain PyTorch."""
+def bare_steps(config: Config, batches: ShuffledBatches, steps: int) -> Iterator[None]:
+    """What a run computes, in plain PyTorch, a step at a time."""
     model = build(config)
     optimizer = build_optimizer(config, model.parameters())
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, partial(cosine, steps, 0))
-
-    def epoch() -> None:
+    while True:
         for inputs, targets in batches:
             optimizer.zero_grad()
             logits = model(inputs)
             F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE).backward()
             optimizer.step()
             schedule.step()
-
-    return epoch
+            yield
 
 
 class Alternate(Callback):
-    """Between two epochs of a run, an epoch of something else; the times of both."""
+    """Before each step of a run a step of something else, so that slow phases of the machine hit
+    both; the seconds of both per epoch, the run's with all that it does between epochs."""
 
-    def __init__(self, other: Callable[[], None]) -> None:
+    def __init__(self, other: Iterator[None]) -> None:
         self.other = other
         self.ours: list[float] = []
         self.bare: list[float] = []
-        self.started: float | None = None
+        self.last: float | None = None
 
-    def on_train_epoch_start(self, trainer: Trainer, module: LightningModule) -> None:
-        if self.started is not None:
-            self.ours.append(time.perf_counter() - self.started)
-            start = time.perf_counter()
-            self.other()
-            self.bare.append(time.perf_counter() - start)
-        self.started = time.perf_counter()
+    def on_train_batch_start(
+        self, trainer: Trainer, module: LightningModule, batch: Any, index: int
+    ) -> None:
+        now = time.perf_counter()
+        if self.last is not None:
+            self.ours[-1] += now - self.last
+        if index == 0:
+            self.ours.append(0.0)
+            self.bare.append(0.0)
+            now = time.perf_counter()
+        next(self.other)
+        self.last = time.perf_counter()
+        self.bare[-1] += self.last - now
 
 
 def overhead(scale: str, changes: list[str]) -> Result:
