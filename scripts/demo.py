@@ -8,7 +8,7 @@ from rich.console import Console
 from coefdyn.allocator import keep_freed_memory
 from coefdyn.analysis.demo import LABELS, figure, page
 from coefdyn.errors import ConfigError
-from coefdyn.training.build import CONF, compose
+from coefdyn.training.config import CONF, compose
 
 TASKS = ("selective_copying", "fuzzy_recall")
 

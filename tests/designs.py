@@ -11,7 +11,8 @@ from torch import Tensor
 from coefdyn.mixer.design import Design, MissingTraitError
 from coefdyn.mixer.preprocess import Nothing
 from coefdyn.mixer.sequence_mixer import SequenceMixer
-from coefdyn.training.build import DESIGN_SLOTS, build_slot, compose, options
+from coefdyn.training.build import DESIGN_SLOTS, build_slot
+from coefdyn.training.config import compose, options
 
 Choice = tuple[str, ...]  # evolution, scaling, readout, normalization
 

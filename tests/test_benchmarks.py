@@ -11,7 +11,7 @@ from coefdyn.benchmarks.measure import interleaved_medians, peak_megabytes, resu
 from coefdyn.mixer.quadratic import quadratic_form
 from coefdyn.mixer.readout import Softplus
 from coefdyn.mixer.transition import Transition
-from coefdyn.training.build import CONF
+from coefdyn.training.config import CONF
 
 SCRIPT = CONF.parent / "scripts" / "benchmark.py"
 

@@ -6,7 +6,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from coefdyn.blocks import Block
-from coefdyn.training.build import build_block, compose, options
+from coefdyn.training.build import build_block
+from coefdyn.training.config import compose, options
 
 SIZES = ["model.d_model=12", "model.n_state=8", "model.d_value=12", "model.n_heads=2"]
 

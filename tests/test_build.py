@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from coefdyn.errors import ConfigError
-from coefdyn.training import build as training_build
-from coefdyn.training.build import CONF, SLOTS, Config, build, build_block, build_mixer, options
+from coefdyn.training import config as training_config
+from coefdyn.training.build import SLOTS, build, build_block, build_mixer
+from coefdyn.training.config import CONF, Config, options
 
 PRESETS = options("model")
 
@@ -15,7 +16,7 @@ PRESETS = options("model")
 def compose(overrides: Sequence[str] = (), name: str = "train") -> Config:
     """At paper scale: d_model 128, 16 heads."""
     scale = ["scale=paper"] if name == "train" else []
-    return training_build.compose([*scale, *overrides], name)
+    return training_config.compose([*scale, *overrides], name)
 
 
 BAD = [
@@ -71,7 +72,7 @@ BAD = [
     (["model/normalization=power", "model.normalization.c=-1.0"], ["c > 0"]),
     (["+model.readout.sharpness=2"], ["unexpected keyword argument 'sharpness'"]),
     (["model.evolution._target_=os.system"], ["refused", "coefdyn, torch, lightning"]),
-    (["model.evolution._target_=coefdyn.training.build.Path"], ["refused"]),
+    (["model.evolution._target_=coefdyn.training.config.Path"], ["refused"]),
     (["model.evolution._target_=coefdyn.training.build.compose"], ["refused"]),
     (["model.evolution._target_=torchevil.System"], ["refused"]),
     (["model.evolution._target_=coefdyn.mixer.evolution.Nope"], ["does not exist"]),

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from coefdyn.model import SequenceModel
-from coefdyn.training.build import build, compose, options
+from coefdyn.training.build import build
+from coefdyn.training.config import compose, options
 
 SMALL = [
     "model.d_model=8",

@@ -9,7 +9,8 @@ from torch import Tensor
 from coefdyn.analysis import coefficients
 from coefdyn.analysis.coefficients import blocks_of, coefficient_statistics
 from coefdyn.model import SequenceModel
-from coefdyn.training.build import build, compose
+from coefdyn.training.build import build
+from coefdyn.training.config import compose
 
 LENGTH = 9
 CHOICES = [

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from coefdyn.mixer import linear, tiles
-from coefdyn.training.build import DESIGN_SLOTS, options
+from coefdyn.training.build import DESIGN_SLOTS
+from coefdyn.training.config import options
 from tests import designs
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from coefdyn.mixer.level_sets import level_set
 from coefdyn.mixer.normalization import Rows
 from coefdyn.mixer.readout import Kernel, Polynomial, ReluSquared
-from coefdyn.training.build import options
+from coefdyn.training.config import options
 from tests import designs
 
 READOUTS = options("model/readout")

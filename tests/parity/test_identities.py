@@ -11,7 +11,8 @@ from coefdyn.mixer.design import Design, Projected
 from coefdyn.mixer.evolution import Constant, Evolution, Householder
 from coefdyn.mixer.readout import Polynomial
 from coefdyn.mixer.transition import Transition
-from coefdyn.training.build import build_mixer, compose, options
+from coefdyn.training.build import build_mixer
+from coefdyn.training.config import compose, options
 from tests import designs
 
 PRESETS = options("model")

@@ -15,7 +15,8 @@ from coefdyn.mixer.readout import Exp, Identity
 from coefdyn.mixer.scaling import InverseSqrt, Scaling, Strength
 from coefdyn.mixer.sequence_mixer import SequenceMixer
 from coefdyn.mixer.transition import Transition
-from coefdyn.training.build import build_mixer, compose
+from coefdyn.training.build import build_mixer
+from coefdyn.training.config import compose
 from tests import designs
 
 BATCH, HEADS, LENGTH, WIDTH, VALUE, MODEL = 2, 3, 75, 8, 6, 5

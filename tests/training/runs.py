@@ -4,7 +4,7 @@ import csv
 from pathlib import Path
 from typing import Any
 
-from coefdyn.training.build import Config, compose
+from coefdyn.training.config import Config, compose
 from coefdyn.training.run import run_one
 
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from coefdyn.training import run
-from coefdyn.training.build import CONF, Config
 from coefdyn.training.checkpoint import CHECKPOINT, KeepProgress
+from coefdyn.training.config import CONF, Config
 from coefdyn.training.module import Training
 from coefdyn.training.record import read_record, run_id
 from coefdyn.training.run import run_one

@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from coefdyn.tasks.task import IGNORE
-from coefdyn.training.build import build, build_task, options
+from coefdyn.training.build import build, build_task
 from coefdyn.training.checkpoint import KeepProgress
+from coefdyn.training.config import options
 from coefdyn.training.module import LARGEST_LOSS, Training
 from coefdyn.training.record import NOT_IN_RUN_ID, read_record, run_id
 from coefdyn.training.run import run_one

@@ -13,7 +13,7 @@ from rich.table import Table
 from coefdyn.allocator import keep_freed_memory
 from coefdyn.benchmarks.measure import Result
 from coefdyn.errors import ConfigError
-from coefdyn.training.build import compose
+from coefdyn.training.config import compose
 
 SUITES = ("mixer", "tasks", "training")  # modules of coefdyn.benchmarks
 

@@ -17,7 +17,8 @@ from coefdyn.mixer.readout import Exp, Readout, Relu, Sigmoid, Softplus
 from coefdyn.mixer.scaling import InverseSqrt
 from coefdyn.mixer.sequence_mixer import MixerState, SequenceMixer
 from coefdyn.mixer.transition import Transition
-from coefdyn.training.build import build_mixer, build_slot, compose, options
+from coefdyn.training.build import build_mixer, build_slot
+from coefdyn.training.config import compose, options
 
 SUITE = "mixer"
 BATCH, HEADS, LENGTH, WIDTH = 128, 16, 128, 8

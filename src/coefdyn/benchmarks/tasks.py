@@ -5,7 +5,8 @@ from functools import partial
 
 from coefdyn.benchmarks.measure import Result, interleaved_medians, result
 from coefdyn.tasks.task import Task
-from coefdyn.training.build import build_task, compose, options
+from coefdyn.training.build import build_task
+from coefdyn.training.config import compose, options
 
 SUITE = "tasks"
 BARS = {"fuzzy_recall": 2.0}  # seconds; the others 0.5

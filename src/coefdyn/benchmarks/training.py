@@ -17,8 +17,9 @@ from lightning.pytorch.callbacks import Callback
 from coefdyn.benchmarks.measure import Result, result, result_of_pairs
 from coefdyn.tasks.task import IGNORE
 from coefdyn.training.batches import ShuffledBatches
-from coefdyn.training.build import CONF, Config, build, build_optimizer, compose
+from coefdyn.training.build import build, build_optimizer
 from coefdyn.training.checkpoint import KeepProgress
+from coefdyn.training.config import CONF, Config, compose
 from coefdyn.training.module import Training, cosine
 from coefdyn.training.record import read_record
 from coefdyn.training.run import prepare

@@ -1,22 +1,13 @@
-"""From configuration to objects: the only module that knows Hydra."""
+"""From configuration to objects."""
 
-import sys
 import tempfile
-import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-import hydra
 import torch
-from hydra import compose as hydra_compose
-from hydra import initialize_config_dir
-from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from torch import nn
 from torch.optim import Optimizer
 
@@ -32,69 +23,28 @@ from coefdyn.mixer.sequence_mixer import SequenceMixer
 from coefdyn.model import AutoEncoderHead, NextTokenHead, SequenceModel
 from coefdyn.position import Position
 from coefdyn.tasks.task import Task
+from coefdyn.training.config import Config, compose, one_sentence, options
 from coefdyn.training.trust import check_targets
 
 if TYPE_CHECKING:  # importing it takes seconds, which only training should spend
     from lightning.pytorch.loggers import Logger
 
-CONF = Path(__file__).parents[3] / "conf"
 DESIGN_SLOTS = ("evolution", "scaling", "readout", "normalization")
 SLOTS = (*DESIGN_SLOTS, "block", "preprocess", "position")
-KEYS = ("seed", "force", "paths", "model", "task", "optimizer", "trainer", "logger", "scale")
-SWITCHES = ("d_mlp", "unit_qk", "max_strength", "backend", "init")
+KEYS = (
+    "seed",
+    "force",
+    "paths",
+    "model",
+    "task",
+    "optimizer",
+    "trainer",
+    "logger",
+    "scale",
+    "grid",
+)
+SWITCHES = ("d_mlp", "unit_qk", "max_strength", "factor", "base", "backend", "init")
 SIZES = ("vocab_size", "max_length", "d_model", "n_state", "d_value", "n_heads", "n_layers")
-
-
-@dataclass(frozen=True)
-class Config:
-    """A composed configuration, and the name chosen in each group, such as model/readout: exp."""
-
-    values: DictConfig
-    choices: Mapping[str, str]
-
-
-def compose(overrides: Sequence[str] = (), name: str = "train") -> Config:
-    """Compose conf/<name>.yaml with command-line style overrides."""
-    try:
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            values = hydra_compose(name, list(overrides), return_hydra_config=True)
-        return _resolved(values, values.hydra.runtime.choices)
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
-        raise ConfigError(_one_sentence(error)) from error
-
-
-def multirun(arguments: Sequence[str], run: Callable[[Config], int], name: str = "train") -> int:
-    """Hydra's own command line, for -m and its other flags: `run` on every configuration.
-
-    A run that fails does not stop the others; the largest exit code is returned.
-    """
-    codes = [0]
-
-    @hydra.main(config_path=str(CONF), config_name=name, version_base="1.3")
-    def each(values: DictConfig) -> None:
-        try:
-            codes.append(run(_resolved(values.copy(), HydraConfig.get().runtime.choices)))
-        except Exception:  # the record says nothing, so the user must hear of it here
-            traceback.print_exc()
-            codes.append(1)
-
-    # Hydra's parser takes its flags before the overrides or after them, but not between.
-    ordered = sorted(arguments, key=lambda argument: argument not in ("-m", "--multirun"))
-    before, sys.argv = sys.argv, [sys.argv[0], *ordered]
-    try:
-        each()
-    finally:
-        sys.argv = before
-    return max(codes)
-
-
-def _resolved(values: DictConfig, choices: Mapping[Any, Any]) -> Config:
-    kept = {str(k): str(v) for k, v in choices.items() if not str(k).startswith("hydra/")}
-    OmegaConf.set_struct(values, False)
-    values.pop("hydra", None)
-    OmegaConf.set_struct(values, True)
-    OmegaConf.resolve(values)
-    return Config(values, kept)
 
 
 def check_keys(config: Config) -> None:
@@ -115,11 +65,6 @@ def check_keys(config: Config) -> None:
         raise ConfigError(f"paths.results={values.paths.get('results')} must be a directory")
 
 
-def options(group: str) -> list[str]:
-    """The choices of a group, from the files of conf/<group>."""
-    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
-
-
 def build(config: Config) -> SequenceModel:
     """The model of a composed configuration: the same seed gives the same weights."""
     check_keys(config)
@@ -136,7 +81,7 @@ def build(config: Config) -> SequenceModel:
             init=model.init,
         )
     except ValueError as error:
-        raise ConfigError(_one_sentence(error)) from error
+        raise ConfigError(one_sentence(error)) from error
 
 
 def build_task(config: Config) -> Task:
@@ -151,7 +96,7 @@ def build_optimizer(config: Config, parameters: Iterable[nn.Parameter]) -> Optim
     try:
         return make(list(parameters))
     except (TypeError, ValueError, IndexError, RuntimeError) as error:
-        raise ConfigError(f"optimizer cannot be built: {_one_sentence(error)}") from error
+        raise ConfigError(f"optimizer cannot be built: {one_sentence(error)}") from error
 
 
 def build_logger(config: Config) -> "list[Callable[..., Logger]]":
@@ -167,7 +112,7 @@ def build_logger(config: Config) -> "list[Callable[..., Logger]]":
             make(save_dir=directory, version="check", name="check")
         except Exception as error:  # each logger has errors of its own
             raise ConfigError(
-                f"logger={config.choices.get('logger')} cannot be used: {_one_sentence(error)}"
+                f"logger={config.choices.get('logger')} cannot be used: {one_sentence(error)}"
             ) from error
     return [make]
 
@@ -206,7 +151,7 @@ def build_mixer(config: Config) -> SequenceMixer:
     except MissingTraitError as error:
         raise ConfigError(_remedy(config, error)) from error
     except (TypeError, ValueError) as error:
-        raise ConfigError(_one_sentence(error)) from error
+        raise ConfigError(one_sentence(error)) from error
 
 
 def build_slot(config: Any, kind: type, **given: Any) -> Any:
@@ -221,7 +166,7 @@ def build_slot(config: Any, kind: type, **given: Any) -> Any:
         if isinstance(cause, ValueError):  # a constructor's own sentence
             raise ConfigError(str(cause)) from error
         target = config._target_
-        raise ConfigError(f"{target} cannot be built: {_one_sentence(cause or error)}") from error
+        raise ConfigError(f"{target} cannot be built: {one_sentence(cause or error)}") from error
 
 
 def _checked_model(config: Config) -> DictConfig:
@@ -262,13 +207,3 @@ def _remedy(config: Config, error: MissingTraitError) -> str:
         f"model/evolution={chosen['model/evolution']} has none; "
         f"choose model/evolution from {', '.join(fitting)}, or another scaling"
     )
-
-
-def _one_sentence(error: BaseException) -> str:
-    """Hydra's message on one line, with the options it lists but not where it looked for them."""
-    message, _, _ = str(error).partition("Config search path")
-    head, found, listed = message.partition("Available options in ")
-    if not found:
-        return " ".join(message.split())
-    group, *names = listed.split()
-    return f"{' '.join(head.split())}; choose {group} {', '.join(names)}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from coefdyn.allocator import keep_freed_memory
 from coefdyn.errors import ConfigError
-from coefdyn.training.build import Config, compose, multirun
+from coefdyn.training.config import Config, compose, multirun
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -18,18 +18,20 @@ from omegaconf import OmegaConf
 
 from coefdyn.errors import ConfigError
 from coefdyn.tasks.source import identity
-from coefdyn.training.build import CONF, Config
+from coefdyn.training.config import CONF, Config
 
 # Where and how a run is carried out, or where its values came from: not what it computes.
 NOT_IN_RUN_ID = (
     "paths",
     "logger",
     "scale",
-    "experiment",
+    "grid",
     "force",
     "check",
     "population",
     "model.backend",
+    "model.factor",  # as `c` of a slot that uses it, it is in the name
+    "model.base",
     "trainer.devices",
     "trainer.checkpoint_seconds",
 )

@@ -21,15 +21,9 @@ from coefdyn.model import SequenceModel
 from coefdyn.tasks.source import load
 from coefdyn.tasks.task import Examples, Task
 from coefdyn.training.batches import Batches, ShuffledBatches
-from coefdyn.training.build import (
-    Config,
-    build,
-    build_logger,
-    build_optimizer,
-    build_task,
-    check_keys,
-)
+from coefdyn.training.build import build, build_logger, build_optimizer, build_task, check_keys
 from coefdyn.training.checkpoint import CHECKPOINT, KeepProgress, check_checkpoint
+from coefdyn.training.config import Config
 from coefdyn.training.module import DivergedError, Row, Training
 from coefdyn.training.record import (
     provenance,

@@ -1,0 +1,12 @@
+"""The runs of an experiment: python scripts/sweep.py experiment=principle2_readout scale=lite"""
+
+import sys
+
+from coefdyn.errors import ConfigError
+from coefdyn.experiments.command import main
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except ConfigError as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,1 @@
+"""Many runs: which they are, what is done, and who does the rest."""

@@ -1,0 +1,34 @@
+"""What is known of runs from the files they leave."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+from coefdyn.training.record import read_record
+
+State = Literal["done", "diverged", "failed", "missing"]
+STATES: tuple[State, ...] = ("done", "diverged", "failed", "missing")
+
+
+def folder(results: Path, run_id: str) -> Path:
+    return results / "runs" / run_id
+
+
+def state(results: Path, run_id: str) -> State:
+    """done and diverged have a record; failed left an error instead; missing is all the rest."""
+    record = read_record(folder(results, run_id) / "record.json")
+    if record is not None:
+        return "diverged" if record["status"] == "diverged" else "done"
+    return "failed" if (folder(results, run_id) / "error.txt").exists() else "missing"
+
+
+def last_error(results: Path, run_id: str) -> str:
+    """The last line of a failed run's traceback."""
+    lines = (folder(results, run_id) / "error.txt").read_text().strip().splitlines()
+    return lines[-1] if lines else ""
+
+
+def count(states: Iterable[State]) -> dict[str, int]:
+    """How many runs are in each state; they add up to `total`."""
+    listed = list(states)
+    return {**{name: listed.count(name) for name in STATES}, "total": len(listed)}

@@ -1,0 +1,134 @@
+"""Composed configurations: what Hydra makes of conf/ and the command line."""
+
+import contextlib
+import copy
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import hydra
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from coefdyn.errors import ConfigError
+
+CONF = Path(__file__).parents[3] / "conf"
+
+
+@dataclass(frozen=True)
+class Config:
+    """A composed configuration, and the name chosen in each group, such as model/readout: exp."""
+
+    values: DictConfig
+    choices: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A composed configuration whose interpolations are still open."""
+
+    values: DictConfig
+    choices: Mapping[str, str]
+
+    def with_values(self, overrides: Sequence[str]) -> Config:
+        """A copy with plain values set, as command-line overrides would set them."""
+        values = copy.deepcopy(self.values)
+        with _one_sentence_errors():
+            for override in OverridesParser.create().parse_overrides(list(overrides)):
+                OmegaConf.update(values, override.key_or_group, override.value(), merge=True)
+            OmegaConf.resolve(values)
+        return Config(values, self.choices)
+
+
+def draft(overrides: Sequence[str] = (), name: str = "train") -> Draft:
+    values = _composed(overrides, name)
+    choices = {str(group): str(choice) for group, choice in values.hydra.runtime.choices.items()}
+    OmegaConf.set_struct(values, False)
+    del values["hydra"]
+    OmegaConf.set_struct(values, True)
+    return Draft(values, {k: v for k, v in choices.items() if not k.startswith("hydra/")})
+
+
+def compose(overrides: Sequence[str] = (), name: str = "train") -> Config:
+    """Compose conf/<name>.yaml with command-line style overrides."""
+    return draft(overrides, name).with_values([])
+
+
+def sweep_points(overrides: Sequence[str], name: str = "train") -> list[tuple[str, ...]]:
+    """What `-m` would run: every point of the experiment's grid and of comma-separated values."""
+    with _one_sentence_errors():
+        parser = OverridesParser.create()
+        given = parser.parse_overrides(list(overrides))
+        fixed = [o.input_line for o in given if not o.is_sweep_override() and o.input_line]
+        params = _composed(fixed, name).hydra.sweeper.params or {}
+        declared = parser.parse_overrides([f"{key}={value}" for key, value in params.items()])
+        (points,) = BasicSweeper.split_arguments([*declared, *given], None)
+    return [tuple(point) for point in points]
+
+
+def is_group(override: str) -> bool:
+    """Whether an override chooses a file, such as model/readout=relu."""
+    return (CONF / override.partition("=")[0]).is_dir()
+
+
+def _composed(overrides: Sequence[str], name: str) -> DictConfig:
+    with _one_sentence_errors(), initialize_config_dir(str(CONF), version_base="1.3"):
+        return hydra_compose(name, list(overrides), return_hydra_config=True)
+
+
+@contextlib.contextmanager
+def _one_sentence_errors() -> Iterator[None]:
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        raise ConfigError(one_sentence(error)) from error
+
+
+def multirun(arguments: Sequence[str], run: Callable[[Config], int], name: str = "train") -> int:
+    """Hydra's own command line, for -m and its other flags: `run` on every configuration.
+
+    A run that fails does not stop the others; the largest exit code is returned.
+    """
+    codes = [0]
+
+    @hydra.main(config_path=str(CONF), config_name=name, version_base="1.3")
+    def each(values: DictConfig) -> None:
+        try:
+            chosen = {str(k): str(v) for k, v in HydraConfig.get().runtime.choices.items()}
+            plain = {k: v for k, v in chosen.items() if not k.startswith("hydra/")}
+            codes.append(run(Draft(values, plain).with_values([])))
+        except Exception:  # the record says nothing, so the user must hear of it here
+            traceback.print_exc()
+            codes.append(1)
+
+    # Hydra's parser takes its flags before the overrides or after them, but not between.
+    ordered = sorted(arguments, key=lambda argument: argument not in ("-m", "--multirun"))
+    before, sys.argv = sys.argv, [sys.argv[0], *ordered]
+    try:
+        each()
+    finally:
+        sys.argv = before
+    return max(codes)
+
+
+def options(group: str) -> list[str]:
+    """The choices of a group, from the files of conf/<group>."""
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+def one_sentence(error: BaseException) -> str:
+    """Hydra's message on one line, with the options it lists but not where it looked for them."""
+    message, _, _ = str(error).partition("Config search path")
+    head, found, listed = message.partition("Available options in ")
+    if not found:
+        return " ".join(message.split())
+    group, *names = listed.split()
+    return f"{' '.join(head.split())}; choose {group} {', '.join(names)}"
