@@ -115,7 +115,8 @@ def products(transition: Transition, k: Tensor) -> Tensor:
 
 
 def closed_form(name: str, mixer: torch.nn.Module, x: Tensor) -> Tensor:
-    """The "Coefficients" column of Table 1: alpha/eta written out for each architecture."""
+    """The "Coefficients" column of Table 1: alpha/eta written out for each architecture, and for the
+    presets of the experiments."""
     given = mixer.projected(x)
     q, k = given.q, given.k
     root = q.shape[-1] ** 0.5
@@ -125,6 +126,10 @@ def closed_form(name: str, mixer: torch.nn.Module, x: Tensor) -> Tensor:
     beta, delta = transition.strength, transition.step_size
     if name == "softmax_attention":
         return (dot / root).masked_fill(~causal, -torch.inf).softmax(-1)
+    if name == "relu_attention":
+        alpha = F.relu(dot) * causal
+        total = alpha.sum(-1, keepdim=True)
+        return torch.where(total > 0, alpha / total, 0.0)
     if name == "linear_attention":
         kernel = torch.einsum("bhin,bhjn->bhij", F.elu(q) + 1, F.elu(k / root) + 1) * causal
         return kernel / kernel.sum(-1, keepdim=True)
@@ -140,7 +145,7 @@ def closed_form(name: str, mixer: torch.nn.Module, x: Tensor) -> Tensor:
         return dot * beta.unsqueeze(-2) / root
     if name == "mamba2":
         return dot * delta.unsqueeze(-2)
-    assert name == "gla", f"Table 1 has no closed form for {name}: add it here"
+    assert name in ("gla", "householder"), f"Table 1 has no closed form for {name}: add it here"
     return dot / root
 
 
