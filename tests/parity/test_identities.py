@@ -115,8 +115,7 @@ def products(transition: Transition, k: Tensor) -> Tensor:
 
 
 def closed_form(name: str, mixer: torch.nn.Module, x: Tensor) -> Tensor:
-    """The "Coefficients" column of Table 1: alpha/eta written out for each architecture, and for the
-    presets of the experiments."""
+    """alpha/eta written out for each preset: the "Coefficients" column of Table 1, and two more."""
     given = mixer.projected(x)
     q, k = given.q, given.k
     root = q.shape[-1] ** 0.5
