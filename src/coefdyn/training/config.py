@@ -6,7 +6,9 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import hydra
 from hydra import compose as hydra_compose
@@ -42,10 +44,16 @@ class Draft:
         """A copy with plain values set, as command-line overrides would set them."""
         values = copy.deepcopy(self.values)
         with _one_sentence_errors():
-            for override in OverridesParser.create().parse_overrides(list(overrides)):
-                OmegaConf.update(values, override.key_or_group, override.value(), merge=True)
+            for override in overrides:
+                OmegaConf.update(values, *_key_and_value(override), merge=True)
             OmegaConf.resolve(values)
         return Config(values, self.choices)
+
+
+@cache
+def _key_and_value(override: str) -> tuple[str, Any]:
+    parsed = OverridesParser.create().parse_override(override)
+    return parsed.key_or_group, parsed.value()
 
 
 def draft(overrides: Sequence[str] = (), name: str = "train") -> Draft:
@@ -53,6 +61,8 @@ def draft(overrides: Sequence[str] = (), name: str = "train") -> Draft:
     choices = {str(group): str(choice) for group, choice in values.hydra.runtime.choices.items()}
     OmegaConf.set_struct(values, False)
     del values["hydra"]
+    for other in set(values.get("scale", {})) - {"name", choices.get("task")}:
+        del values.scale[other]  # sizes of other tasks: a run has one
     OmegaConf.set_struct(values, True)
     return Draft(values, {k: v for k, v in choices.items() if not k.startswith("hydra/")})
 
