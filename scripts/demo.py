@@ -1,5 +1,6 @@
 """A small real ablation, a figure and a page: python scripts/demo.py [Hydra overrides]"""
 
+import itertools
 import sys
 import warnings
 
@@ -20,12 +21,12 @@ def main(overrides: list[str]) -> int:
 
     console = Console(stderr=True)
     records = []
-    for task in TASKS:
-        for readout in LABELS:
-            config = compose([f"task={task}", f"model/readout={readout}", *overrides])
-            console.print(f"[{len(records) + 1}/{len(TASKS) * len(LABELS)}] {task}, {readout} ...")
-            records.append(run_one(config))
-            console.print(f"    accuracy {records[-1]['metrics']['test/accuracy']:.3f}")
+    points = list(itertools.product(TASKS, LABELS))
+    for i, (task, readout) in enumerate(points, 1):
+        console.print(f"[{i}/{len(points)}] {task}, {readout} ...")
+        config = compose([f"task={task}", f"model/readout={readout}", *overrides])
+        records.append(run_one(config))
+        console.print(f"    accuracy {records[-1]['metrics']['test/accuracy']:.3f}")
     directory = CONF.parent / "results" / "demo"
     directory.mkdir(parents=True, exist_ok=True)
     drawing = figure(records)

@@ -76,10 +76,7 @@ def test_killed_after_any_step(
     assert outcome(tmp_path, run_one(wanted)) == undisturbed
 
 
-def test_a_run_that_was_good_enough_before_the_kill_stops(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wanted = config(tmp_path, "trainer.stop_at=0.01")
+def run_and_kill_after_one_epoch(wanted: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     save = KeepProgress.on_train_epoch_end
 
     def killed(self: KeepProgress, *arguments: Any) -> None:
@@ -90,6 +87,13 @@ def test_a_run_that_was_good_enough_before_the_kill_stops(
         patch.setattr(KeepProgress, "on_train_epoch_end", killed)
         with pytest.raises(KilledError):
             run_one(wanted)
+
+
+def test_a_run_that_was_good_enough_before_the_kill_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = config(tmp_path, "trainer.stop_at=0.01")
+    run_and_kill_after_one_epoch(wanted, monkeypatch)
     assert run_one(wanted)["epochs"] == 1
 
 
@@ -115,16 +119,7 @@ def test_a_forced_run_that_was_killed_goes_on(
 ) -> None:
     run_one(config(tmp_path))
     wanted = config(tmp_path, "force=true")
-    save = KeepProgress.on_train_epoch_end
-
-    def killed(self: KeepProgress, *arguments: Any) -> None:
-        save(self, *arguments)
-        raise KilledError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(KeepProgress, "on_train_epoch_end", killed)
-        with pytest.raises(KilledError):
-            run_one(wanted)
+    run_and_kill_after_one_epoch(wanted, monkeypatch)
     record = run_one(wanted)
     assert outcome(tmp_path, record) == undisturbed
     assert len(record["earlier_sessions"]) == 1

@@ -58,13 +58,17 @@ def _key_and_value(override: str) -> tuple[str, Any]:
 
 def draft(overrides: Sequence[str] = (), name: str = "train") -> Draft:
     values = _composed(overrides, name)
-    choices = {str(group): str(choice) for group, choice in values.hydra.runtime.choices.items()}
+    choices = _plain_choices(values.hydra)
     OmegaConf.set_struct(values, False)
     del values["hydra"]
-    for other in set(values.get("scale", {})) - {"name", choices.get("task")}:
-        del values.scale[other]  # sizes of other tasks: a run has one
     OmegaConf.set_struct(values, True)
-    return Draft(values, {k: v for k, v in choices.items() if not k.startswith("hydra/")})
+    return Draft(values, choices)
+
+
+def _plain_choices(hydra_node: Any) -> dict[str, str]:
+    """The name chosen in each group of conf/, without Hydra's own groups."""
+    choices = {str(k): str(v) for k, v in hydra_node.runtime.choices.items()}
+    return {k: v for k, v in choices.items() if not k.startswith("hydra/")}
 
 
 def compose(overrides: Sequence[str] = (), name: str = "train") -> Config:
@@ -112,9 +116,8 @@ def multirun(arguments: Sequence[str], run: Callable[[Config], int], name: str =
     @hydra.main(config_path=str(CONF), config_name=name, version_base="1.3")
     def each(values: DictConfig) -> None:
         try:
-            chosen = {str(k): str(v) for k, v in HydraConfig.get().runtime.choices.items()}
-            plain = {k: v for k, v in chosen.items() if not k.startswith("hydra/")}
-            codes.append(run(Draft(values, plain).with_values([])))
+            choices = _plain_choices(HydraConfig.get())
+            codes.append(run(Draft(values, choices).with_values([])))
         except Exception:  # the record says nothing, so the user must hear of it here
             traceback.print_exc()
             codes.append(1)

@@ -115,9 +115,7 @@ class Training(pl.LightningModule):
         row = {
             "test/loss": (self.test_loss / self.wanted.sum()).item(),
             "test/accuracy": (right.sum() / self.wanted.sum()).item(),
-            "test/accuracy_macro": (self.right[occurs].double() / self.wanted[occurs])
-            .mean()
-            .item(),
+            "test/accuracy_macro": (right / self.wanted)[occurs].mean().item(),
         }
         self._lap("testing")
         if not row["test/loss"] <= LARGEST_LOSS:

@@ -6,12 +6,14 @@ import logging
 import math
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from lightning.pytorch.loggers import Logger
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -52,6 +54,7 @@ class Prepared:
     test: Examples
     model: SequenceModel
     trainer: TrainerSettings
+    loggers: list[Callable[..., Logger]]
 
 
 def run_one(config: Config) -> dict[str, Any]:
@@ -72,8 +75,8 @@ def run_one(config: Config) -> dict[str, Any]:
         write_record(directory / "record.json", record)
     except OSError as error:
         raise ConfigError(
-            f"paths.results={config.values.paths.results} cannot be written to: {error.strerror}; "
-            "what is there is unharmed, and the same command goes on"
+            f"paths.results={config.values.paths.results} cannot be written to: "
+            f"{error.strerror or error}; what is there is unharmed, and the same command goes on"
         ) from error
     for leftover in ("error.txt", "record.old.json"):
         (directory / leftover).unlink(missing_ok=True)
@@ -96,11 +99,11 @@ def prepare(config: Config) -> Prepared:
         with torch.no_grad():
             model(torch.from_numpy(train.inputs[:1]))
         build_optimizer(config, model.parameters())
-        build_logger(config)
+        loggers = build_logger(config)
         _check_finite(settings(config))
     except (ValueError, OmegaConfBaseException) as error:
         raise ConfigError(" ".join(str(error).split())) from error
-    return Prepared(task, train, test, model, trainer)
+    return Prepared(task, train, test, model, trainer, loggers)
 
 
 def _check_finite(node: Any, name: str = "") -> None:
@@ -186,7 +189,7 @@ def _train(
     if checkpoint.exists():
         check_checkpoint(checkpoint, module)
         log.info("run %s goes on from its checkpoint", name)
-    loggers = [make(save_dir=directory, version=name, name=name) for make in build_logger(config)]
+    loggers = [make(save_dir=directory, version=name, name=name) for make in prepared.loggers]
     keep = KeepProgress(directory, trainer.checkpoint_seconds, loggers)
     exit_code, diverged_at = 1, None
     try:
