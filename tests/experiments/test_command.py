@@ -46,7 +46,7 @@ def test_states_add_up_and_status_tells_when_something_is_left(
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("action=walk", "action=walk is not known; choose from plan, status"),
+        ("action=walk", "action=walk is not known; choose from plan, run, status, submit"),
         ("format=xml", "format=xml is not known; choose from table, json"),
         ("experiment=nothing", "experiment/nothing"),
     ],

@@ -56,7 +56,7 @@ def throughput(scale: str, changes: list[str], repeats: int, bar: float) -> Resu
     )
     alternate = Alternate(bare_steps(config, batches(), module.total_steps))
     with tempfile.TemporaryDirectory() as directory:
-        keep = KeepProgress(Path(directory), settings.checkpoint_seconds, [])
+        keep = KeepProgress(Path(directory), settings.checkpoint_seconds)
         settings.make([keep, alternate], Path(directory)).fit(module, batches())
     ours, bare = (
         # The first epoch warms up; the last lacks what comes after its last step.

@@ -2,59 +2,129 @@
 
 import json
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table
 
 from coefdyn.errors import ConfigError
 from coefdyn.experiments.grid import Run, plan
-from coefdyn.experiments.store import State, count, last_error, state
-from coefdyn.training.config import compose
+from coefdyn.experiments.pool import StoppedError, run_all
+from coefdyn.experiments.progress import Progress
+from coefdyn.experiments.slurm import Options, submit
+from coefdyn.experiments.store import State, count, epochs, folder, last_error, state
+from coefdyn.training.claim import owner_of
+from coefdyn.training.config import compose, settings
 
-ACTIONS, FORMATS = ("plan", "status"), ("table", "json")
-OWN_KEYS = ("action", "format")
+FORMATS = ("table", "json")
+OWN_KEYS = ("action", "format", "jobs", "slurm")
+
+
+@dataclass(frozen=True)
+class Keys:
+    """conf/sweep.yaml, which says what each is."""
+
+    action: str
+    format: str
+    jobs: int
+    slurm: Options
+
+    def __post_init__(self) -> None:
+        for name, choices in (("action", tuple(ACTIONS)), ("format", FORMATS)):
+            if getattr(self, name) not in choices:
+                known = ", ".join(choices)
+                raise ConfigError(f"{name}={getattr(self, name)} is not known; choose from {known}")
+        if type(self.jobs) is not int or self.jobs < 1:
+            raise ConfigError(f"jobs={self.jobs} must be a whole number of at least 1")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Exit code: for status 1 unless everything is recorded; for plan 0."""
-    own = [a for a in arguments if a.partition("=")[0] in OWN_KEYS]
-    keys = compose(own, "sweep").values
-    for name, choices in (("action", ACTIONS), ("format", FORMATS)):
-        if keys[name] not in choices:
-            raise ConfigError(f"{name}={keys[name]} is not known; choose from {', '.join(choices)}")
+    """Exit code: for run and status 1 unless everything is recorded; for plan and submit 0."""
+    own = [a for a in arguments if a.partition("=")[0].partition(".")[0] in OWN_KEYS]
+    given = settings(compose(own, "sweep"))
+    keys = Keys(**given | {"slurm": Options(**given["slurm"])})
     runs = plan([a for a in arguments if a not in own])
-    found = {run.run_id: state(_results(run), run.run_id) for run in runs}
+    return ACTIONS[keys.action](runs, keys)
+
+
+def _plan(runs: Sequence[Run], keys: Keys) -> int:
+    _print(runs, keys.format, every=True)
+    return 0
+
+
+def _status(runs: Sequence[Run], keys: Keys) -> int:
+    counts = _print(runs, keys.format, every=False)
+    return 1 if counts["failed"] + counts["missing"] else 0
+
+
+def _run(runs: Sequence[Run], keys: Keys) -> int:
+    todo = _todo(runs)
+    try:
+        if todo:
+            with Progress(todo, keys.jobs) as progress:
+                run_all(todo, keys.jobs, progress)
+    except StoppedError as stopped:
+        print(f"{stopped}: what was trained is saved; the same command goes on", file=sys.stderr)
+        return stopped.exit_code
+    return _status(runs, keys)
+
+
+def _submit(runs: Sequence[Run], keys: Keys) -> int:
+    todo = _todo(runs)
+    name = runs[0].choices.get("experiment", "sweep")
+    said = submit(todo, name, keys.slurm) if todo else "every run is recorded; nothing to submit"
+    print(json.dumps({"submitted": said}) if keys.format == "json" else said)
+    return 0
+
+
+ACTIONS: dict[str, Callable[[Sequence[Run], Keys], int]] = {
+    "plan": _plan,
+    "run": _run,
+    "status": _status,
+    "submit": _submit,
+}
+
+
+def _todo(runs: Sequence[Run]) -> list[Run]:
+    """What is missing, and what failed: it gets another chance."""
+    return [run for run in runs if state(run.results, run.run_id) in ("missing", "failed")]
+
+
+def _print(runs: Sequence[Run], style: str, every: bool) -> dict[str, int]:
+    found = {run.run_id: state(run.results, run.run_id) for run in runs}
     counts = count(found.values())
-    if keys.format == "json":
+    if style == "json":
         print(json.dumps(counts | {"runs": [_row(run, found[run.run_id]) for run in runs]}))
     else:
-        _print_table(runs, found, keys.action)
+        _print_table(runs, found, every)
         print(", ".join(f"{number} {name}" for name, number in counts.items()))
-    unfinished = counts["failed"] + counts["missing"]
-    return 1 if keys.action == "status" and unfinished else 0
-
-
-def _results(run: Run) -> Path:
-    return Path(run.config.values.paths.results)
+    return counts
 
 
 def _row(run: Run, at: State) -> dict[str, object]:
     row: dict[str, object] = {"run_id": run.run_id, "state": at, "point": list(run.point)}
     if at == "failed":
-        row["error"] = last_error(_results(run), run.run_id)
+        row["error"] = last_error(run.results, run.run_id)
+    if at == "missing" and (work := _at_work(run)):
+        row["running"] = work
     return row
 
 
-def _print_table(runs: Sequence[Run], found: dict[str, State], action: str) -> None:
-    """plan lists every run, status those that need attention."""
-    table = Table("run", "state", "point" if action == "plan" else "point, or why it failed")
+def _at_work(run: Run) -> str:
+    owner = owner_of(folder(run.results, run.run_id))
+    done = epochs(run.results, run.run_id)
+    return f"epoch {done}/{run.settings['trainer']['max_epochs']}, {owner}" if owner else ""
+
+
+def _print_table(runs: Sequence[Run], found: dict[str, State], every: bool) -> None:
+    """Every run, or those that need attention and those at work."""
+    table = Table("run", "state", "point", "what is known")
     for run in runs:
         at = found[run.run_id]
-        if action == "status" and at not in ("failed", "diverged"):
-            continue
-        why = last_error(_results(run), run.run_id) if at == "failed" else " ".join(run.point)
-        table.add_row(run.run_id, at, why)
+        why = last_error(run.results, run.run_id) if at == "failed" else ""
+        why = why or (_at_work(run) if at == "missing" else "")
+        if every or at in ("failed", "diverged") or why:
+            table.add_row(run.run_id, at, " ".join(run.point), why)
     if table.row_count:
         Console(width=None if sys.stdout.isatty() else 160).print(table)

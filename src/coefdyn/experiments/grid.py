@@ -1,12 +1,16 @@
 """The runs of an experiment: the grid that its file declares, expanded as Hydra would."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
 
 from coefdyn.errors import ConfigError
 from coefdyn.training.build import build
 from coefdyn.training.config import Config, Draft, draft, is_group, sweep_points
-from coefdyn.training.record import run_id
+from coefdyn.training.record import name_of
 
 
 @dataclass(frozen=True)
@@ -15,14 +19,24 @@ class Run:
 
     run_id: str
     point: tuple[str, ...]
-    config: Config
+    settings: Mapping[str, Any]
+    choices: Mapping[str, str]
+
+    @property
+    def config(self) -> Config:
+        return Config(OmegaConf.create(dict(self.settings)), self.choices)
+
+    @property
+    def results(self) -> Path:
+        return Path(self.settings["paths"]["results"])
 
 
 def plan(overrides: Sequence[str]) -> list[Run]:
     """The runs of a grid, each once, in the grid's order.
 
-    Composing takes a tenth of a second, so it is done once per choice of groups; values are set on
-    copies. One model per choice is built, so that what does not fit fails here.
+    Composing takes a tenth of a second, so it is done once per choice of groups, and what no value
+    of the grid can change is resolved once. One model per choice is built, so that what does not
+    fit fails here.
     """
     points = sweep_points(overrides)
     fixed = set(points[0]).intersection(*points) if points else set()
@@ -31,13 +45,12 @@ def plan(overrides: Sequence[str]) -> list[Run]:
     for point in points:
         values = [part for part in point if part not in fixed and not is_group(part)]
         groups = tuple(part for part in point if part not in values)
-        new = groups not in drafts
-        if new:
-            drafts[groups] = draft(groups)
-        config = drafts[groups].with_values(values)
-        if new:
-            _try(config, point)
-        run = Run(run_id(config), point, config)
+        if groups not in drafts:
+            composed = draft(groups)
+            _try(composed.with_values(values), point)
+            drafts[groups] = composed.settled(values)
+        settings = drafts[groups].settings_of(values)
+        run = Run(name_of(settings), point, settings, drafts[groups].choices)
         found.setdefault(run.run_id, run)
     return list(found.values())
 

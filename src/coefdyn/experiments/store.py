@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
-from coefdyn.training.record import read_record
+from coefdyn.training.record import read_record, write_atomically
 
 State = Literal["done", "diverged", "failed", "missing"]
 STATES: tuple[State, ...] = ("done", "diverged", "failed", "missing")
@@ -20,6 +20,20 @@ def state(results: Path, run_id: str) -> State:
     if record is not None:
         return "diverged" if record["status"] == "diverged" else "done"
     return "failed" if (folder(results, run_id) / "error.txt").exists() else "missing"
+
+
+def epochs(results: Path, run_id: str) -> int:
+    """How many epochs of a run are behind it."""
+    try:
+        return max(0, (folder(results, run_id) / "metrics.csv").read_bytes().count(b"\n") - 1)
+    except OSError:
+        return 0
+
+
+def write_error(results: Path, run_id: str, text: str) -> None:
+    """Marks a run as failed."""
+    folder(results, run_id).mkdir(parents=True, exist_ok=True)
+    write_atomically(folder(results, run_id) / "error.txt", text)
 
 
 def last_error(results: Path, run_id: str) -> str:

@@ -1,7 +1,7 @@
 """Saving often enough that a kill costs a minute at most, and never a broken file."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,13 +63,24 @@ def check_checkpoint(path: Path, module: Training) -> None:
 class KeepProgress(Checkpoint):
     """Keeps what a run has so far: a checkpoint at the end of each epoch, and within one when
     `seconds` have passed or the process is asked to end; metrics.csv and the loggers at the end of
-    each epoch.
+    each epoch. `before` is called before each checkpoint, and may refuse it by an exception.
 
     A `Checkpoint` for Lightning: such callbacks come after the module's own end of epoch.
     """
 
-    def __init__(self, directory: Path, seconds: float, loggers: Sequence[Logger]) -> None:
-        self.directory, self.seconds, self.loggers = directory, seconds, loggers
+    def __init__(
+        self,
+        directory: Path,
+        seconds: float,
+        loggers: Sequence[Logger] = (),
+        before: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.directory, self.seconds, self.loggers, self.before = (
+            directory,
+            seconds,
+            loggers,
+            before,
+        )
         self.last = time.monotonic()
 
     def on_train_batch_end(
@@ -98,5 +109,6 @@ class KeepProgress(Checkpoint):
                 logger.experiment.finish(exit_code=exit_code)
 
     def _save(self, trainer: Trainer) -> None:
+        self.before()
         trainer.save_checkpoint(self.directory / CHECKPOINT)
         self.last = time.monotonic()

@@ -9,6 +9,7 @@ from typing import Any
 
 from coefdyn.allocator import keep_freed_memory
 from coefdyn.errors import ConfigError
+from coefdyn.training.claim import ClaimedError, LostClaimError
 from coefdyn.training.config import Config, compose, multirun
 
 
@@ -34,7 +35,7 @@ def train(config: Config) -> int:
     keep_freed_memory()
     try:
         print(summary(config, run_one(config)), flush=True)
-    except ConfigError as error:
+    except (ConfigError, ClaimedError, LostClaimError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except SIGTERMException:

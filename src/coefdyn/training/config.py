@@ -17,7 +17,7 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from coefdyn.errors import ConfigError
@@ -48,6 +48,51 @@ class Draft:
                 OmegaConf.update(values, *_key_and_value(override), merge=True)
             OmegaConf.resolve(values)
         return Config(values, self.choices)
+
+    def settings_of(self, overrides: Sequence[str]) -> dict[str, Any]:
+        """What `with_values` gives, in plain Python values, without the cost of a copy.
+
+        Only for overrides of the same keys in every call: they stay set.
+        """
+        with _one_sentence_errors():
+            for override in overrides:
+                key, value = _key_and_value(override)
+                if isinstance(value, dict):  # would be merged with what the last call has left
+                    return settings(self.with_values(overrides))
+                OmegaConf.update(self.values, key, value, merge=True)
+            return settings(Config(self.values, self.choices))
+
+    def settled(self, overrides: Sequence[str]) -> "Draft":
+        """A copy in which everything is resolved that these overrides cannot change.
+
+        An interpolation that resolves while their keys are missing does not depend on them. One
+        that calls a resolver stays open: `oc.select`, for one, makes something of what is missing.
+        """
+        values = copy.deepcopy(self.values)
+        with _one_sentence_errors():
+            for override in overrides:
+                OmegaConf.update(values, _key_and_value(override)[0], MISSING, merge=True)
+        _settle(values)
+        return Draft(values, self.choices)
+
+
+def _settle(node: Any) -> None:
+    for key in list(node) if OmegaConf.is_dict(node) else range(len(node)):
+        text = OmegaConf.to_container(node)[key]  # type: ignore[index]
+        open_text = OmegaConf.is_interpolation(node, key) and str(text)
+        if open_text and ":" in open_text:
+            continue
+        with contextlib.suppress(OmegaConfBaseException):
+            value = node[key]
+            if open_text and not OmegaConf.is_config(value):
+                node[key] = value
+            elif not open_text and OmegaConf.is_config(value):
+                _settle(value)
+
+
+def settings(config: Config) -> dict[str, Any]:
+    """The configuration in plain Python values."""
+    return OmegaConf.to_container(config.values, resolve=True)  # type: ignore[return-value]
 
 
 @cache

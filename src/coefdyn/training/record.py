@@ -1,6 +1,7 @@
 """What remains of a run: its name, and the record that says everything about it."""
 
 import contextlib
+import copy
 import csv
 import hashlib
 import importlib.metadata
@@ -14,11 +15,10 @@ from pathlib import Path
 from typing import IO, Any
 
 import torch
-from omegaconf import OmegaConf
 
 from coefdyn.errors import ConfigError
 from coefdyn.tasks.source import identity
-from coefdyn.training.config import CONF, Config
+from coefdyn.training.config import CONF, Config, settings
 
 # Where and how a run is carried out, or where its values came from: not what it computes.
 NOT_IN_RUN_ID = (
@@ -43,22 +43,22 @@ VERSIONS = ("coefdyn", "torch", "lightning", "numpy", "hydra-core")
 
 def run_id(config: Config) -> str:
     """A hash of every value that moves the numbers: the same run has the same name everywhere."""
-    values = settings(config)
+    return name_of(settings(config))
+
+
+def name_of(values: Mapping[str, Any]) -> str:
+    """The run_id of settings."""
+    kept = copy.deepcopy(dict(values))
     for name in NOT_IN_RUN_ID:
         *parents, last = name.split(".")
-        node = values
+        node = kept
         for parent in parents:
             node = node.get(parent, {})
         node.pop(last, None)
     # Files are what they hold, wherever they are.
-    values["task"]["source"] = identity(str(values["task"].get("source")))
-    text = json.dumps(_canonical(values), sort_keys=True, separators=(",", ":"))
+    kept["task"]["source"] = identity(str(kept["task"].get("source")))
+    text = json.dumps(_canonical(kept), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def settings(config: Config) -> dict[str, Any]:
-    """The configuration in plain Python values."""
-    return OmegaConf.to_container(config.values, resolve=True)  # type: ignore[return-value]
 
 
 def _canonical(value: Any) -> Any:

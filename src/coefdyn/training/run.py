@@ -25,13 +25,13 @@ from coefdyn.tasks.task import Examples, Task
 from coefdyn.training.batches import Batches, ShuffledBatches
 from coefdyn.training.build import build, build_logger, build_optimizer, build_task, check_keys
 from coefdyn.training.checkpoint import CHECKPOINT, KeepProgress, check_checkpoint
-from coefdyn.training.config import Config
+from coefdyn.training.claim import Claim, LostClaimError, claimed
+from coefdyn.training.config import Config, settings
 from coefdyn.training.module import DivergedError, Row, Training
 from coefdyn.training.record import (
     provenance,
     read_record,
     run_id,
-    settings,
     write_atomically,
     write_history,
     write_record,
@@ -69,17 +69,22 @@ def run_one(config: Config) -> dict[str, Any]:
     started = time.perf_counter()
     prepared = prepare(config)
     try:
-        _open_directory(directory, config, displace=found is not None)
-        record = _run(config, prepared, name, directory)
-        record["seconds"]["session"] = time.perf_counter() - started
-        write_record(directory / "record.json", record)
+        with claimed(directory) as claim:
+            found = read_record(directory / "record.json")  # somebody may just have written it
+            if found is not None and not config.values.force:
+                return found
+            _open_directory(directory, config, displace=found is not None)
+            record = _run(config, prepared, directory, claim)
+            record["seconds"]["session"] = time.perf_counter() - started
+            claim.check()
+            write_record(directory / "record.json", record)
+            for leftover in ("error.txt", "record.old.json"):
+                (directory / leftover).unlink(missing_ok=True)
     except OSError as error:
         raise ConfigError(
             f"paths.results={config.values.paths.results} cannot be written to: "
             f"{error.strerror or error}; what is there is unharmed, and the same command goes on"
         ) from error
-    for leftover in ("error.txt", "record.old.json"):
-        (directory / leftover).unlink(missing_ok=True)
     return record
 
 
@@ -121,6 +126,8 @@ def _open_directory(directory: Path, config: Config, displace: bool) -> None:
     The record goes last: as long as it is there, the run is the finished one.
     """
     directory.mkdir(parents=True, exist_ok=True)
+    for leftover in directory.glob("*.*.partial"):  # of a process that was killed
+        leftover.unlink(missing_ok=True)
     write_atomically(directory / "config.yaml", OmegaConf.to_yaml(config.values))
     (directory / "error.txt").unlink(missing_ok=True)
     if displace:
@@ -128,13 +135,13 @@ def _open_directory(directory: Path, config: Config, displace: bool) -> None:
         (directory / "record.json").replace(directory / "record.old.json")
 
 
-def _run(config: Config, prepared: Prepared, name: str, directory: Path) -> dict[str, Any]:
+def _run(config: Config, prepared: Prepared, directory: Path, claim: Claim) -> dict[str, Any]:
     model, trainer = prepared.model, prepared.trainer
     device = torch.device(trainer.accelerator)
     session = provenance(device)
     try:
-        module, diverged_at = _train(config, prepared, name, directory, session)
-    except ConfigError:
+        module, diverged_at = _train(config, prepared, directory, claim, session)
+    except (ConfigError, LostClaimError):
         raise
     except Exception:
         with contextlib.suppress(OSError):
@@ -148,7 +155,7 @@ def _run(config: Config, prepared: Prepared, name: str, directory: Path) -> dict
         statistics = coefficient_statistics(model.to(device).eval(), sample)
     last: Row = module.history[-1] if module.history else {}
     return {
-        "run_id": name,
+        "run_id": directory.name,
         "status": "finished" if diverged_at is None else "diverged",
         "diverged_at_step": diverged_at,
         "metrics": metrics(module.history, prepared.task.chance),
@@ -168,7 +175,7 @@ def _run(config: Config, prepared: Prepared, name: str, directory: Path) -> dict
 
 
 def _train(
-    config: Config, prepared: Prepared, name: str, directory: Path, session: dict[str, Any]
+    config: Config, prepared: Prepared, directory: Path, claim: Claim, session: dict[str, Any]
 ) -> tuple[Training, int | None]:
     """The module after training, and the step at which it diverged, if it did."""
     task, trainer = prepared.task, prepared.trainer
@@ -185,12 +192,12 @@ def _train(
         stop_at=trainer.stop_at,
         session=session,
     )
-    checkpoint = directory / CHECKPOINT
+    name, checkpoint = directory.name, directory / CHECKPOINT
     if checkpoint.exists():
         check_checkpoint(checkpoint, module)
         log.info("run %s goes on from its checkpoint", name)
     loggers = [make(save_dir=directory, version=name, name=name) for make in prepared.loggers]
-    keep = KeepProgress(directory, trainer.checkpoint_seconds, loggers)
+    keep = KeepProgress(directory, trainer.checkpoint_seconds, loggers, claim.check)
     exit_code, diverged_at = 1, None
     try:
         for logger in loggers:

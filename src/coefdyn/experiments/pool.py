@@ -1,0 +1,212 @@
+"""The local pool: runs shared out to worker processes, each of which imports once.
+
+A worker that dies, even by kill -9, is replaced, and its run goes on from its checkpoint. Runs that
+another pool or job has claimed are waited for: two machines can work on one sweep.
+"""
+
+import contextlib
+import multiprocessing as mp
+import os
+import signal
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from coefdyn.errors import ConfigError
+from coefdyn.experiments.grid import Run
+from coefdyn.experiments.progress import Progress
+from coefdyn.experiments.store import folder, write_error
+from coefdyn.experiments.worker import Outcome, attempt
+
+PATIENCE = 3  # deaths of a worker at the same place of a run, or before its first
+POLL = 1.0  # seconds between two looks at what others do
+SECONDS_TO_SAVE = 60.0  # for workers that are asked to end
+
+
+class StoppedError(Exception):
+    """The user, or the system, asked to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.exit_code = 128 + number
+
+
+def run_all(runs: Sequence[Run], jobs: int, progress: Progress) -> None:
+    """Do every run; what came of each is in its folder."""
+    pool = _Pool(deque(runs), progress)
+    with _stopped_by_signals():
+        try:
+            pool.start(min(jobs, len(runs)))
+            while pool.queue or pool.waiting or any(w.run for w in pool.workers):
+                pool.turn()
+        finally:
+            pool.end()
+
+
+@dataclass
+class _Worker:
+    number: int
+    process: mp.process.BaseProcess
+    connection: Connection
+    ready: bool = False
+    run: Run | None = None
+    since: float = 0.0
+
+
+@dataclass
+class _Pool:
+    queue: deque[Run]
+    progress: Progress
+    waiting: list[Run] = field(default_factory=list)  # claimed by somebody else
+    workers: list[_Worker] = field(default_factory=list)
+    deaths: Counter[tuple[str, int]] = field(default_factory=Counter)
+    jobs: int = 0
+
+    def start(self, jobs: int) -> None:
+        self.jobs = jobs
+        self.workers = [self._new_worker(number) for number in range(jobs)]
+
+    def _new_worker(self, number: int) -> _Worker:
+        ours, theirs = mp.get_context("spawn").Pipe()
+        process = mp.get_context("spawn").Process(target=_work, args=(theirs,), daemon=True)
+        with _environment(number, self.jobs):
+            process.start()
+        theirs.close()
+        return _Worker(number, process, ours)
+
+    def turn(self) -> None:
+        """Give idle workers something to do, and hear what the others have done."""
+        for worker in self.workers:
+            if worker.ready and worker.run is None and self.queue:
+                worker.run, worker.since = self.queue.popleft(), time.monotonic()
+                with contextlib.suppress(OSError):  # it is dead; its end of the pipe says so below
+                    worker.connection.send(worker.run)
+        self.progress.show({w.number: (w.run, w.since) for w in self.workers if w.run})
+        before = time.monotonic()
+        for connection in wait([w.connection for w in self.workers], timeout=POLL):
+            worker = next(w for w in self.workers if w.connection is connection)
+            try:
+                self._hear(worker, worker.connection.recv())
+            except (EOFError, OSError):
+                self._bury(worker)
+        if self.waiting and time.monotonic() - before >= POLL / 2:
+            self.queue.extend(self.waiting)  # it may be free or finished by now
+            self.waiting.clear()
+
+    def _hear(self, worker: _Worker, outcome: Outcome | None) -> None:
+        if outcome is None:  # its imports are done
+            worker.ready = True
+            return
+        run, worker.run = worker.run, None
+        assert run is not None
+        if outcome.end == "elsewhere":
+            self.waiting.append(run)
+        else:
+            self.progress.finished(run, outcome, time.monotonic() - worker.since)
+
+    def _bury(self, worker: _Worker) -> None:
+        worker.process.join()
+        worker.connection.close()
+        run, code = worker.run, worker.process.exitcode
+        place = (run.run_id, _saved_at(run)) if run else ("", 0)
+        self.deaths[place] += 1
+        if self.deaths[place] >= PATIENCE:
+            how = f"the worker ended with code {code} {PATIENCE} times in a row at the same place"
+            if run is None:
+                raise ConfigError(f"{how}, before its first run; its messages are above")
+            hint = "; -9 is most often a lack of memory" if code == -signal.SIGKILL else ""
+            write_error(run.results, run.run_id, how + hint)
+            self.progress.finished(run, Outcome("failed", how + hint), 0.0)
+        elif run is not None:
+            self.queue.appendleft(run)
+        self.workers[self.workers.index(worker)] = self._new_worker(worker.number)
+
+    def end(self) -> None:
+        """Workers at work save what they have; the others just end."""
+        for worker in self.workers:
+            if worker.run:
+                worker.process.terminate()
+            worker.connection.close()
+        deadline = time.monotonic() + SECONDS_TO_SAVE
+        for worker in self.workers:
+            worker.process.join(max(0.0, deadline - time.monotonic()))
+            worker.process.kill()
+
+
+def _saved_at(run: Run) -> int:
+    try:
+        return (folder(run.results, run.run_id) / "last.ckpt").stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def _environment(number: int, jobs: int) -> Iterator[None]:
+    """What a worker inherits: its share of the cores, and one of the GPUs if there are several."""
+    import torch
+
+    before = dict(os.environ)
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores() // jobs)))
+    gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    if gpus == [""]:
+        gpus = [str(index) for index in range(torch.cuda.device_count())]
+    if len(gpus) > 1:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpus[number % len(gpus)]
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@contextlib.contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    def stop(number: int, _: Any) -> None:
+        raise StoppedError(number)
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    before = {number: signal.signal(number, stop) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _work(connection: Connection) -> None:
+    """A worker's life: runs come in, outcomes go out, until the pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the pool, which asks by SIGTERM
+    threading.Thread(target=_end_with_the_pool, daemon=True).start()
+    prepare_process()
+    connection.send(None)
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            connection.send(attempt(connection.recv()))
+
+
+def _end_with_the_pool() -> None:
+    parent = mp.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def prepare_process() -> None:
+    """What a process that trains does once: imports, and silence of what the record says."""
+    import logging
+    import warnings
+
+    import coefdyn.training.run  # noqa: F401  takes seconds
+    from coefdyn.allocator import keep_freed_memory
+
+    warnings.filterwarnings("ignore", module=r"lightning\.")
+    logging.getLogger("coefdyn").addHandler(logging.NullHandler())
+    keep_freed_memory()

@@ -1,0 +1,212 @@
+"""Who is at work on a run, so that no two processes are, on one machine or on many.
+
+A claim is a file claim.<n> in the run's folder that names its owner. It appears by link(2): whole,
+and for one of many at a time, on a shared filesystem too. Its owner touches it while alive. Whoever
+finds the newest claim's owner dead makes claim.<n+1>, which only one can; an owner that was only
+asleep finds it there and stops. Nothing is ever renamed or deleted but by its owner, so there is no
+moment at which two can believe that a run is theirs.
+"""
+
+import contextlib
+import json
+import os
+import platform
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+HEARTBEAT = 20.0  # seconds between two signs of life
+SILENCE = 180.0  # seconds without one that make an owner dead; above what NFS caches, 60
+
+
+class ClaimedError(Exception):
+    """Somebody else is at work on this run."""
+
+
+class LostClaimError(Exception):
+    """Somebody else has taken this run over, because this process gave no sign of life."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A process. Its number means something on the same machine, boot and PID namespace only."""
+
+    host: str
+    machine: str
+    pid: int
+    started: str
+    job: str | None
+    token: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}" + (f", SLURM job {self.job}" * bool(self.job))
+
+
+def this_process() -> Owner:
+    return Owner(
+        host=platform.node(),
+        machine=_machine(),
+        pid=os.getpid(),
+        started=_start_of(os.getpid()) or "",
+        job=_slurm_job(),
+        token=uuid.uuid4().hex,
+    )
+
+
+def _machine() -> str:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:  # not Linux: such owners are known by their heartbeat alone
+        return uuid.uuid4().hex
+
+
+def _start_of(pid: int) -> str | None:
+    """When a process of this machine started, in clock ticks; None if it is gone or a zombie."""
+    try:
+        state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if state in "ZX" else rest[18]
+
+
+def _slurm_job() -> str | None:
+    array = os.environ.get("SLURM_ARRAY_JOB_ID")
+    task = os.environ.get("SLURM_ARRAY_TASK_ID")
+    return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID")
+
+
+class Claim:
+    """A run that is ours, for as long as `check` says so."""
+
+    def __init__(self, path: Path, owner: Owner) -> None:
+        self.path, self.owner = path, owner
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raises LostClaimError if somebody else has taken over."""
+        newest = _newest(self.path.parent)
+        with contextlib.suppress(FileNotFoundError):
+            if newest is not None and _read(newest) == self.owner:
+                return
+        raise LostClaimError(f"run {self.path.parent.name} was taken over by somebody else")
+
+    def _beat(self) -> None:
+        while not self._end.wait(HEARTBEAT):
+            with contextlib.suppress(LostClaimError, OSError):
+                self.check()
+                os.utime(self.path)
+
+    def release(self) -> None:
+        """Oldest first: as long as one is left, it is the newest, and ours."""
+        self._end.set()
+        self._thread.join()
+        with contextlib.suppress(LostClaimError, OSError):
+            self.check()
+            for path in _claims(self.path.parent):
+                if _number(path) <= _number(self.path):
+                    path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def claimed(directory: Path) -> Iterator[Claim]:
+    """The run in `directory`, for this process alone; ClaimedError if it is somebody else's."""
+    claim = _take(directory)
+    try:
+        yield claim
+    finally:
+        claim.release()
+
+
+def owner_of(directory: Path) -> Owner | None:
+    """Who is at work on the run, if somebody alive is."""
+    newest = _newest(directory)
+    if newest is None:
+        return None
+    with contextlib.suppress(FileNotFoundError):  # released just now
+        owner = _read(newest)
+        if _alive(owner, newest):
+            return owner or Owner("?", "?", 0, "?", None, "?")
+    return None
+
+
+def _take(directory: Path) -> Claim:
+    directory.mkdir(parents=True, exist_ok=True)
+    newest = _newest(directory)
+    owner = owner_of(directory)
+    if owner is not None:
+        raise ClaimedError(f"run {directory.name} is in the hands of {owner}")
+    mine = this_process()
+    path = directory / f"claim.{0 if newest is None else _number(newest) + 1}"
+    with contextlib.suppress(FileExistsError):
+        _appear(path, json.dumps(asdict(mine)))
+    # Not by whether it appeared: a server that answers twice says so of what is ours.
+    claim = Claim(path, mine)
+    try:
+        claim.check()
+    except (LostClaimError, OSError) as error:
+        claim.release()
+        if isinstance(error, OSError):
+            raise
+        raise ClaimedError(f"run {directory.name} was claimed by somebody else just now") from None
+    return claim
+
+
+def _appear(path: Path, text: str) -> None:
+    """A whole file at once, if there is none."""
+    draft = path.with_name(f"{uuid.uuid4().hex}.partial")
+    try:
+        draft.write_text(text)
+        os.link(draft, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a filesystem without links, or one that is full: the next line says which
+        with path.open("x") as file:
+            file.write(text)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _claims(directory: Path) -> list[Path]:
+    return sorted(directory.glob("claim.[0-9]*"), key=_number)
+
+
+def _number(path: Path) -> int:
+    return int(path.suffix[1:])
+
+
+def _newest(directory: Path) -> Path | None:
+    claims = _claims(directory)
+    return claims[-1] if claims else None
+
+
+def _read(path: Path) -> Owner | None:
+    """None if it cannot be understood, as when it is half written."""
+    try:
+        return Owner(**json.loads(path.read_text()))
+    except (ValueError, TypeError):
+        return None
+
+
+def _alive(owner: Owner | None, claim: Path) -> bool:
+    if owner is not None and owner.machine == _machine():
+        return _start_of(owner.pid) == owner.started
+    return _filesystem_time(claim.parent) - claim.stat().st_mtime < SILENCE
+
+
+def _filesystem_time(directory: Path) -> float:
+    """Now, by the clock that dates the files: the clocks of two machines may differ."""
+    probe = directory / f"{uuid.uuid4().hex}.partial"
+    try:
+        probe.touch()
+        return probe.stat().st_mtime
+    except OSError:  # a place that cannot be written to can still be looked at
+        return time.time()
+    finally:
+        with contextlib.suppress(OSError):
+            probe.unlink(missing_ok=True)
