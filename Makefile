@@ -28,6 +28,10 @@ test: setup ## Run the tests, a few minutes
 test-slow: setup ## Run the long tests too: the full product of designs
 	$(BIN)/pytest -n auto -m 'not gpu'
 
+.PHONY: slurm-test
+slurm-test: setup ## Run the tests against a real SLURM of one node (needs slurm-wlm and munge)
+	$(BIN)/pytest -m slurm -rs
+
 .PHONY: lint
 lint: setup ## Check format, lint and types
 	$(BIN)/ruff format --check .

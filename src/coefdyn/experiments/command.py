@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from coefdyn.errors import ConfigError
-from coefdyn.experiments.grid import Run, plan
+from coefdyn.experiments.grid import Run, differences, plan
 from coefdyn.experiments.pool import StoppedError, run_all
 from coefdyn.experiments.progress import Progress
 from coefdyn.experiments.slurm import Options, submit
@@ -72,7 +72,8 @@ def _run(runs: Sequence[Run], keys: Keys) -> int:
 
 def _submit(runs: Sequence[Run], keys: Keys) -> int:
     todo = _todo(runs)
-    name = runs[0].choices.get("experiment", "sweep")
+    name = runs[0].choices["experiment"]
+    name = "sweep" if name == "None" else name
     said = submit(todo, name, keys.slurm) if todo else "every run is recorded; nothing to submit"
     print(json.dumps({"submitted": said}) if keys.format == "json" else said)
     return 0
@@ -120,11 +121,12 @@ def _at_work(run: Run) -> str:
 def _print_table(runs: Sequence[Run], found: dict[str, State], every: bool) -> None:
     """Every run, or those that need attention and those at work."""
     table = Table("run", "state", "point", "what is known")
+    points = differences(runs)
     for run in runs:
         at = found[run.run_id]
         why = last_error(run.results, run.run_id) if at == "failed" else ""
         why = why or (_at_work(run) if at == "missing" else "")
         if every or at in ("failed", "diverged") or why:
-            table.add_row(run.run_id, at, " ".join(run.point), why)
+            table.add_row(run.run_id, at, points[run.run_id], why)
     if table.row_count:
         Console(width=None if sys.stdout.isatty() else 160).print(table)

@@ -55,6 +55,12 @@ def plan(overrides: Sequence[str]) -> list[Run]:
     return list(found.values())
 
 
+def differences(runs: Sequence[Run]) -> dict[str, str]:
+    """What tells each run from the others, by name."""
+    common = set(runs[0].point).intersection(*(run.point for run in runs)) if len(runs) > 1 else ()
+    return {r.run_id: " ".join(part for part in r.point if part not in common) for r in runs}
+
+
 def _try(config: Config, point: Sequence[str]) -> None:
     try:
         build(config)

@@ -145,6 +145,9 @@ def _saved_at(run: Run) -> int:
 
 
 def cores() -> int:
+    """Ours to use: SLURM may have given fewer than the machine lets us see."""
+    if os.environ.get("SLURM_CPUS_PER_TASK", "").isdigit():
+        return int(os.environ["SLURM_CPUS_PER_TASK"])
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -10,7 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from coefdyn.experiments.grid import Run
+from coefdyn.experiments.grid import Run, differences
 from coefdyn.experiments.store import epochs
 from coefdyn.experiments.worker import Outcome
 
@@ -24,7 +24,7 @@ class Progress:
         self.console = console or Console(stderr=True)
         self.total, self.jobs = len(todo), jobs
         self.left = [_kind(run) for run in todo]
-        self.common = set(todo[0].point).intersection(*(run.point for run in todo))
+        self.points = differences(todo)
         self.counts = {"done": 0, "diverged": 0, "failed": 0}
         self.seconds: dict[str, list[float]] = defaultdict(list)
         self.last_failure = ""
@@ -49,7 +49,7 @@ class Progress:
         if not self.live.is_started:
             number = sum(self.counts.values())
             line = f"{number}/{self.total} {run.run_id} {outcome.text}, {seconds:.0f} s: "
-            text = line + self._point(run) + self._eta()
+            text = line + self.points[run.run_id] + self._eta()
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def show(self, busy: Mapping[int, tuple[Run, float]]) -> None:
@@ -61,7 +61,7 @@ class Progress:
         for number, (run, since) in sorted(busy.items()):
             epoch = f"{epochs(run.results, run.run_id)}/{run.settings['trainer']['max_epochs']}"
             spent = _duration(self.shown - since)
-            table.add_row(str(number), run.run_id, self._point(run), epoch, spent)
+            table.add_row(str(number), run.run_id, self.points[run.run_id], epoch, spent)
         number = sum(self.counts.values())
         counts = ", ".join(f"{count} {name}" for name, count in self.counts.items())
         gone = _duration(self.shown - self.started)
@@ -69,9 +69,6 @@ class Progress:
         failure = [Text(self.last_failure, style="red")] if self.last_failure else []
         bar = ProgressBar(total=self.total, completed=number)
         self.live.update(Group(table, bar, line, *failure), refresh=True)
-
-    def _point(self, run: Run) -> str:
-        return " ".join(part for part in run.point if part not in self.common)
 
     def _eta(self) -> str:
         """Runs of one task take about as long as each other; of others, the mean has to do."""

@@ -52,7 +52,7 @@ class Options:
                 text = "a whole number of at least 1" + ", or null" * optional
                 raise ConfigError(f"slurm.{name}={value} must be {text}")
         if not isinstance(self.extra, list):
-            raise ConfigError(f"slurm.extra={self.extra} must be a list such as [--qos=low]")
+            raise ConfigError(f"slurm.extra={self.extra} must be a list such as '[\"--qos=low\"]'")
 
     def arguments(self) -> list[str]:
         chosen = {

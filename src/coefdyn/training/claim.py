@@ -39,6 +39,7 @@ class Owner:
     pid: int
     started: str
     job: str | None
+    restarts: int  # of the job
     token: str
 
     def __str__(self) -> str:
@@ -52,6 +53,7 @@ def this_process() -> Owner:
         pid=os.getpid(),
         started=_start_of(os.getpid()) or "",
         job=_slurm_job(),
+        restarts=_restarts(),
         token=uuid.uuid4().hex,
     )
 
@@ -74,9 +76,14 @@ def _start_of(pid: int) -> str | None:
 
 
 def _slurm_job() -> str | None:
-    array = os.environ.get("SLURM_ARRAY_JOB_ID")
-    task = os.environ.get("SLURM_ARRAY_TASK_ID")
-    return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID")
+    """Its number as people see it, and the cluster, which others may have on the same files."""
+    array, task = (os.environ.get(f"SLURM_ARRAY_{name}_ID") for name in ("JOB", "TASK"))
+    job = f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID")
+    return f"{job} of {os.environ.get('SLURM_CLUSTER_NAME', 'a cluster')}" if job else None
+
+
+def _restarts() -> int:
+    return int(os.environ.get("SLURM_RESTART_COUNT", 0))
 
 
 class Claim:
@@ -131,7 +138,7 @@ def owner_of(directory: Path) -> Owner | None:
     with contextlib.suppress(FileNotFoundError):  # released just now
         owner = _read(newest)
         if _alive(owner, newest):
-            return owner or Owner("?", "?", 0, "?", None, "?")
+            return owner or Owner("?", "?", 0, "?", None, 0, "?")
     return None
 
 
@@ -196,6 +203,8 @@ def _read(path: Path) -> Owner | None:
 def _alive(owner: Owner | None, claim: Path) -> bool:
     if owner is not None and owner.machine == _machine():
         return _start_of(owner.pid) == owner.started
+    if owner is not None and owner.job == _slurm_job() and owner.restarts < _restarts():
+        return False  # this very job, before SLURM started it again
     return _filesystem_time(claim.parent) - claim.stat().st_mtime < SILENCE
 
 

@@ -163,6 +163,8 @@ def multirun(arguments: Sequence[str], run: Callable[[Config], int], name: str =
         try:
             choices = _plain_choices(HydraConfig.get())
             codes.append(run(Draft(values, choices).with_values([])))
+            if codes[-1] > 128:  # asked to end by a signal, which is meant for all
+                sys.exit(codes[-1])
         except Exception:  # the record says nothing, so the user must hear of it here
             traceback.print_exc()
             codes.append(1)
