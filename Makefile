@@ -44,5 +44,5 @@ format: setup ## Apply format and lint fixes
 	$(BIN)/ruff check --fix .
 
 .PHONY: bench
-bench: setup ## Measure speed and memory against their bars (SUITE=mixer|tasks|training)
+bench: setup ## Measure speed and memory against their bars (SUITE=mixer|tasks|training|sweep)
 	$(BIN)/python scripts/benchmark.py suite=$(or $(SUITE),mixer)

@@ -104,7 +104,10 @@ class Cluster:
         return done.stdout
 
     def sweep(self, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-        script = Path(__file__).parents[2] / "scripts" / "sweep.py"
+        return self.script("sweep.py", *arguments, cwd=cwd)
+
+    def script(self, name: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+        script = Path(__file__).parents[2] / "scripts" / name
         return subprocess.run(
             [sys.executable, str(script), *arguments],
             env=self.environment,

@@ -1,11 +1,14 @@
 """The runs that an experiment file declares."""
 
 import random
+import shutil
+from pathlib import Path
 
 import pytest
 
 from coefdyn.errors import ConfigError
 from coefdyn.experiments.grid import plan
+from coefdyn.training import config
 from coefdyn.training.config import Config, compose, multirun, options, sweep_points
 from coefdyn.training.record import run_id
 
@@ -98,6 +101,34 @@ def test_constants_keep_their_effect_over_the_sequence() -> None:
 def test_a_grid_that_cannot_run_says_so(overrides: list[str], words: list[str]) -> None:
     with pytest.raises(ConfigError) as error:
         plan(overrides)
+    assert "\n" not in str(error.value)
+    for word in words:
+        assert word in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "typo", "words"),
+    [
+        ("model:\n  n_heads", "modle:\n  n_heads", ["modle"]),
+        ("model:\n  n_heads", "model:\n  n_head", ["n_head"]),
+        ("model.n_state:", "model.n_stat:", ["n_stat"]),
+        ("model/scaling:", "model/scalings:", ["model/scalings"]),
+        ("gate_inverse_sqrt,one", "gate_inverse_sqr,one", ["gate_inverse_sqr", "inverse_sqrt"]),
+        ("grid.${scale.name}.lr}", "grid.${scale.name}.rate}", ["grid.smoke.rate"]),
+        ("override /task: fuzzy_recall", "override /tasks: fuzzy_recall", ["tasks"]),
+    ],
+)
+def test_a_typo_in_an_experiment_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, typo: str, words: list[str]
+) -> None:
+    copied = tmp_path / "conf"
+    shutil.copytree(config.CONF, copied)
+    file = copied / "experiment" / "principle5_scaling.yaml"
+    assert line in file.read_text()
+    file.write_text(file.read_text().replace(line, typo))
+    monkeypatch.setattr(config, "CONF", copied)
+    with pytest.raises(ConfigError) as error:
+        plan(["experiment=principle5_scaling", "scale=smoke"])
     assert "\n" not in str(error.value)
     for word in words:
         assert word in str(error.value)

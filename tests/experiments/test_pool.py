@@ -170,3 +170,30 @@ def test_results_that_cannot_be_written_lose_nothing(tmp_path: Path) -> None:
     assert "cannot be written to: Not a directory" in process.stderr
     assert "Traceback" not in process.stderr
     assert (tmp_path / "file").read_text() == "mine"
+
+
+FULL_DISK = """
+import resource, runpy, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # then writing fails as on a full disk
+resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_a_disk_that_is_full_loses_nothing(tmp_path: Path) -> None:
+    grid = ["scale=smoke", f"paths.results={tmp_path}", "trainer.max_epochs=3"]
+    full = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(CONF.parent / "scripts" / "train.py"), *grid],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert full.returncode == 1
+    said = [line for line in full.stderr.splitlines() if line.startswith("error:")]
+    assert said == [
+        f"error: paths.results={tmp_path} cannot be written to: File too large; what is there is "
+        "unharmed, and the same command goes on"
+    ]
+    assert clean(tmp_path)
+    assert main([*grid, "action=run"]) == 0

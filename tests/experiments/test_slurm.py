@@ -203,3 +203,18 @@ def test_a_choice_that_the_cluster_does_not_have(
     assert refused.returncode == 1
     assert refused.stderr.startswith("error: sbatch refused: ")
     assert refused.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("launcher", [pytest.param("slurm", marks=real)])
+def test_hydra_s_own_way_by_submitit(cluster: Cluster, tmp_path: Path, launcher: str) -> None:
+    grid = ["scale=smoke", "seed=0,1", f"paths.results={tmp_path}"]
+    good, bad = (tmp_path / "runs" / run.run_id for run in plan(grid))
+    bad.mkdir(parents=True)
+    (bad / "last.ckpt").write_text("no checkpoint")
+    small = ["hydra.launcher.cpus_per_task=1", "hydra.launcher.mem_gb=1"]
+    done = cluster.script(
+        "train.py", "-m", *grid, f"hydra/launcher={launcher}", *small, cwd=tmp_path
+    )
+    assert done.returncode == 1
+    assert (good / "record.json").exists()
+    assert not (bad / "record.json").exists()

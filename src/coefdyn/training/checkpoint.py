@@ -26,7 +26,12 @@ class AtomicFiles(CheckpointIO):
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
     ) -> None:
         with replacing(Path(path)) as file:
-            torch.save(checkpoint, file)
+            try:
+                torch.save(checkpoint, file)
+            except RuntimeError as error:  # torch's view of a disk that is full
+                if isinstance(error.__context__, OSError):
+                    raise error.__context__ from None
+                raise
 
     def load_checkpoint(
         self, path: Any, map_location: Any = None, weights_only: bool | None = None

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -154,9 +155,10 @@ def _one_sentence_errors() -> Iterator[None]:
 def multirun(arguments: Sequence[str], run: Callable[[Config], int], name: str = "train") -> int:
     """Hydra's own command line, for -m and its other flags: `run` on every configuration.
 
-    A run that fails does not stop the others; the largest exit code is returned.
+    A run that fails does not stop the others; the largest exit code is returned. In a job of its
+    own (hydra/launcher=slurm) it fails that job.
     """
-    codes = [0]
+    codes, here = [0], os.getpid()
 
     @hydra.main(config_path=str(CONF), config_name=name, version_base="1.3")
     def each(values: DictConfig) -> None:
@@ -168,6 +170,8 @@ def multirun(arguments: Sequence[str], run: Callable[[Config], int], name: str =
         except Exception:  # the record says nothing, so the user must hear of it here
             traceback.print_exc()
             codes.append(1)
+        if codes[-1] and os.getpid() != here:
+            raise RuntimeError("the run failed; why is said above")
 
     # Hydra's parser takes its flags before the overrides or after them, but not between.
     ordered = sorted(arguments, key=lambda argument: argument not in ("-m", "--multirun"))
