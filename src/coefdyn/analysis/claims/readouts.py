@@ -1,0 +1,174 @@
+"""Principles 1 and 2: forms, readouts and kernels."""
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import product
+
+from coefdyn.analysis.claims.common import (
+    POINT,
+    RHO,
+    Claim,
+    Finding,
+    NotEnoughRunsError,
+    Tables,
+    judged,
+    points_of,
+    value_of,
+)
+from coefdyn.analysis.fits import rank_correlation, slope
+from coefdyn.analysis.readouts import near_zero_set
+from coefdyn.analysis.style import task_name
+
+SCORES = ("exp", "softplus", "relu", "identity", "sigmoid", "elu_plus_one")
+KERNELS = ("exp", "softplus", "relu", "elu_plus_one")
+BOTH = ("fuzzy_recall", "selective_copying")
+
+
+def _slopes(tables: Tables) -> Finding:
+    if "principle1_throughput" not in tables:
+        raise NotEnoughRunsError("no table of principle1_throughput")
+    table, said, holds = tables["principle1_throughput"], [], True
+    for form, low, high in (("linear", 0.75, 1.25), ("quadratic", 1.6, 2.4)):
+        rows = table[table["form"] == form]
+        if len(rows) < 4:
+            raise NotEnoughRunsError(f"{len(rows)} lengths of the {form} form")
+        fit = slope(list(rows["length"]), list(rows["milliseconds"]))
+        said.append(f"{form} {fit.slope:.2f} (95 % {fit.low:.2f} to {fit.high:.2f})")
+        holds = holds and low <= fit.slope <= high
+    return judged(holds, "slope: " + ", ".join(said))
+
+
+def set_rank(name: str) -> float:
+    """Larger for a larger near-zero set: a half-line by its end, an interval below all of them.
+
+    Ends are rounded to 0.01: exp, softplus, sigmoid and elu + 1 end at -6.907 to -6.908.
+    """
+    start, end = near_zero_set(name, 1e-3)[0]
+    return round(end, 2) if math.isinf(start) else -math.inf
+
+
+def _over_readouts(task: str, x: str, y: str) -> Callable[[Tables], Finding]:
+    def check(tables: Tables) -> Finding:
+        stem = "principle2_readout"
+        values = []
+        for name in SCORES:
+            point = points_of(tables, stem, task=task, readout=name).iloc[0]
+            ours = {"set": max(set_rank(name), -1e9), **point}
+            if not (math.isnan(ours[x]) or math.isnan(ours[y])):
+                values.append((ours[x], ours[y]))
+        if len(values) < 4:
+            raise NotEnoughRunsError(f"{len(values)} of {len(SCORES)} readouts have a {x}")
+        found = rank_correlation(*zip(*values, strict=True))
+        return judged(found.rho >= RHO, str(found))
+
+    return check
+
+
+def _readout_claims() -> Iterator[Claim]:
+    relations = (
+        ("set", "near_zero", "a larger near-zero set of phi gives a larger near-zero fraction"),
+        ("near_zero", "accuracy", "a larger near-zero fraction gives a higher accuracy"),
+        (
+            "ratio",
+            "accuracy",
+            "a larger ratio of coefficients near 1 to near 0 gives a higher accuracy",
+        ),
+    )
+    for task, (x, y, words) in product((*BOTH, "memorization"), relations):
+        yield Claim(
+            f"P2 {task_name(task)}, {x} to {y}".replace("_", " "),
+            f"On {task_name(task)}, {words}.",
+            f"a rank correlation over the six readouts below {RHO}",
+            _over_readouts(task, x, y),
+        )
+
+
+def _kernels(column: str) -> Callable[[Tables], Finding]:
+    def check(tables: Tables) -> Finding:
+        pairs = []
+        for task, name in product(BOTH, KERNELS):
+            kernel = value_of(
+                tables, "principle2_1_kernel", column, task=task, readout=f"kernel_{name}"
+            )
+            score = value_of(tables, "principle2_readout", column, task=task, readout=name)
+            pairs.append((kernel, score))
+        lower = sum(kernel < score + POINT * (column == "accuracy") for kernel, score in pairs)
+        return judged(lower == len(pairs), f"lower in {lower} of {len(pairs)} pairs")
+
+    return check
+
+
+def _kernels_exceed_identity(tables: Tables) -> Finding:
+    held = []
+    for task, name in product(BOTH, ("elu_plus_one", "softplus", "exp")):
+        kernel = value_of(
+            tables, "principle2_1_kernel", "near_zero", task=task, readout=f"kernel_{name}"
+        )
+        held.append(
+            kernel
+            > value_of(tables, "principle2_readout", "near_zero", task=task, readout="identity")
+        )
+    return judged(all(held), f"larger in {sum(held)} of {len(held)} pairs")
+
+
+def _zero_limit(tables: Tables) -> Finding:
+    points = points_of(tables, "principle2_2_zeros")
+    most, limit = points["mean_zeros"].max(), points["zero_limit"].min()
+    single = int(points["most_zeros"].max())
+    statistic = (
+        f"at most {most:.2f} zeros (mean over sequences), {single} in one sequence; limit {limit}"
+    )
+    return judged(bool((points["mean_zeros"] <= points["zero_limit"]).all()), statistic)
+
+
+def _longer_has_more_zeros(tables: Tables) -> Finding:
+    points = points_of(tables, "principle2_2_zeros")
+    lengths = points.groupby("task")["seq_len"].first().sort_values()
+    if len(lengths) < 2 or lengths.iloc[0] == lengths.iloc[-1]:
+        raise NotEnoughRunsError(f"both tasks have length {lengths.iloc[0]} at this scale")
+    mean = points.groupby("task")["mean_zeros"].mean()
+    short, long = mean[lengths.index[0]], mean[lengths.index[-1]]
+    return judged(
+        long > short, f"{long:.2f} at length {lengths.iloc[-1]}, {short:.2f} at {lengths.iloc[0]}"
+    )
+
+
+CLAIMS = (
+    Claim(
+        "P1 slopes",
+        "Time grows as L for the linear form and as L^2 for the quadratic form.",
+        "a fitted slope outside [0.75, 1.25] or [1.6, 2.4]",
+        _slopes,
+    ),
+    *_readout_claims(),
+    Claim(
+        "P2.1 kernels, near zero",
+        "A kernel has a smaller near-zero fraction than the readout of the same function.",
+        "one of the 8 pairs (4 functions, 2 tasks) the other way round",
+        _kernels("near_zero"),
+    ),
+    Claim(
+        "P2.1 kernels, accuracy",
+        "A kernel has a lower accuracy than the readout of the same function.",
+        "one of the 8 pairs in which the kernel is more than a point better",
+        _kernels("accuracy"),
+    ),
+    Claim(
+        "P2.1 kernels and identity",
+        "The kernels of elu + 1, softplus and exp have larger near-zero fractions than identity.",
+        "one of the 6 pairs the other way round",
+        _kernels_exceed_identity,
+    ),
+    Claim(
+        "P2.2 limit",
+        "The number of zeros in a row never exceeds n/H - 1, in any layer and head.",
+        "a step of a head with more zeros, in the mean over sequences",
+        _zero_limit,
+    ),
+    Claim(
+        "P2.2 length",
+        "The longer task has more zeros.",
+        "fewer zeros on the longer task",
+        _longer_has_more_zeros,
+    ),
+)

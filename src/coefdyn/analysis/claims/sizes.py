@@ -1,0 +1,182 @@
+"""Principles 5 and 6: the size of q . h, and eta."""
+
+from collections.abc import Callable
+from itertools import product
+
+import pandas as pd
+
+from coefdyn.analysis.claims.common import (
+    ABOVE_CHANCE,
+    SOLVED,
+    Claim,
+    Finding,
+    NotEnoughRunsError,
+    Tables,
+    judged,
+    points_of,
+    value_of,
+)
+from coefdyn.analysis.invariance import same_function
+
+SEEDS = 3
+SCALED, UNSCALED = ("inverse_sqrt", "gate_inverse_sqrt"), ("one", "gate")
+FAMILIES = ("softmax_attention", "relu_attention", "mamba2", "householder")
+SPREAD = 1.2  # times the other, to be larger
+
+
+def _spreads(tables: Tables, stem: str) -> pd.DataFrame:
+    """Largest minus smallest accuracy over seeds, for each family, b_j and head dimension."""
+    points = points_of(tables, stem)
+    groups = points.groupby(["model", "scaling", "n_state"])["accuracy"]
+    if (groups.count() < SEEDS).any():
+        raise NotEnoughRunsError(f"{stem} has points with fewer than {SEEDS} seeds")
+    spread = (groups.max() - groups.min()).rename("spread").reset_index()
+    if set(spread["model"]) < set(FAMILIES) or set(spread["scaling"]) < {*SCALED, *UNSCALED}:
+        raise NotEnoughRunsError(f"{stem} lacks a family or a b_j")
+    return spread
+
+
+def _unscaled_spreads_more(stem: str, family: str) -> Callable[[Tables], Finding]:
+    def check(tables: Tables) -> Finding:
+        spread = _spreads(tables, stem)
+        rows = spread[spread["model"] == family]
+        scaled, unscaled = (
+            float(rows[rows["scaling"].isin(names)]["spread"].mean())
+            for names in (SCALED, UNSCALED)
+        )
+        said = f"mean spread {unscaled:.3f} without 1/sqrt(n), {scaled:.3f} with"
+        norm = "none" if stem == "principle5_no_post_norm" else "all"
+        designs = [
+            [f"experiment={stem}", f"model={family}", f"model/scaling={name}",
+             f"model.block.post_norm={norm}"]
+            for name in ("one", "inverse_sqrt")
+        ]  # fmt: skip
+        same, words = same_function(*designs)
+        if same:
+            return Finding("invariant by construction", f"{words}; {said}")
+        return judged(unscaled > SPREAD * scaled, said)
+
+    return check
+
+
+def _exp_spreads_most(stem: str) -> Callable[[Tables], Finding]:
+    def check(tables: Tables) -> Finding:
+        spread = _spreads(tables, stem)
+        rows = spread[spread["scaling"].isin(UNSCALED)]
+        mean = rows.groupby("model")["spread"].mean().sort_values(ascending=False)
+        said = ", ".join(f"{name} {value:.3f}" for name, value in mean.items())
+        return judged(mean.index[0] == "softmax_attention", said)
+
+    return check
+
+
+def _no_trend(stem: str) -> Callable[[Tables], Finding]:
+    def check(tables: Tables) -> Finding:
+        points = points_of(tables, stem)
+        _spreads(tables, stem)
+        rises = []
+        for _, rows in points.groupby(["model", "scaling"]):
+            mean = rows.groupby("n_state")["accuracy"].mean()
+            rises.append(mean.iloc[-1] > mean.iloc[0])
+        said = (
+            f"accuracy is higher at the largest head dimension in {sum(rises)} of {len(rises)} rows"
+        )
+        return judged(0 < sum(rises) < len(rises), said)
+
+    return check
+
+
+def _eta(tables: Tables, stem: str, normalization: str, readout: str) -> float:
+    wanted = {"normalization": normalization, "readout": readout}
+    return value_of(tables, stem, "accuracy", **wanted)
+
+
+def _sum_solves(stem: str) -> Callable[[Tables], Finding]:
+    def check(tables: Tables) -> Finding:
+        found = [_eta(tables, stem, "row_sum", phi) for phi in ("exp", "softplus", "relu")]
+        said = f"accuracies {', '.join(f'{value:.2f}' for value in found)} for exp, softplus, relu"
+        return judged(min(found) >= SOLVED, said)
+
+    return check
+
+
+def _exp_fails(stem: str) -> Callable[[Tables], Finding]:
+    def check(tables: Tables) -> Finding:
+        chance = float(points_of(tables, stem)["chance"].iloc[0])
+        found = [_eta(tables, stem, name, "exp") for name in ("one", "power")]
+        said = f"{found[0]:.2f} with eta = 1, {found[1]:.2f} with c^i; chance {chance:.2f}"
+        return judged(max(found) <= chance + 2 * ABOVE_CHANCE, said)
+
+    return check
+
+
+def _power_helps(stem: str) -> Callable[[Tables], Finding]:
+    def check(tables: Tables) -> Finding:
+        pairs = list(product(("one", "power"), ("softplus", "relu")))
+        found = {pair: _eta(tables, stem, *pair) for pair in pairs}
+        ones, powers = (
+            [found[(name, phi)] for phi in ("softplus", "relu")] for name in ("one", "power")
+        )
+        said = f"eta = 1: {ones[0]:.2f}, {ones[1]:.2f}; c^i: {powers[0]:.2f}, {powers[1]:.2f}"
+        designs = [
+            [f"experiment={stem}", f"model/normalization={name}", "model/readout=softplus"]
+            for name in ("one", "power")
+        ]
+        same, words = same_function(*designs)
+        if same:
+            return Finding("invariant by construction", f"{words}; {said} (softplus, relu)")
+        holds = max(ones) < SOLVED <= min(powers)
+        return judged(holds, said + " (softplus, relu)")
+
+    return check
+
+
+def _claims_of(five: str, six: str, words: str) -> tuple[Claim, ...]:
+    return (
+        *(
+            Claim(
+                f"P5 spread, {family.replace('_', ' ')}{words}",
+                f"For {family.replace('_', ' ')}, accuracies of three seeds lie further apart "
+                "without 1/sqrt(n) in b_j.",
+                f"a mean spread for b in {{1, z}} of at most {SPREAD} times that for b/sqrt(n)",
+                _unscaled_spreads_more(five, family),
+            )
+            for family in FAMILIES
+        ),
+        Claim(
+            f"P5 exp spreads most{words}",
+            "Without 1/sqrt(n), the spread is largest for phi = exp.",
+            "another family with a larger mean spread for b in {1, z}",
+            _exp_spreads_most(five),
+        ),
+        Claim(
+            f"P5 head dimension{words}",
+            "The trend with the head dimension is not consistent.",
+            "accuracy that rises in every row, or in none",
+            _no_trend(five),
+        ),
+        Claim(
+            f"P6 sum{words}",
+            "With a growing A, eta = sum solves noisy recall for every readout.",
+            f"one of the three accuracies below {SOLVED}",
+            _sum_solves(six),
+        ),
+        Claim(
+            f"P6 exp fails{words}",
+            "With a growing A, exp fails with eta = 1 and with eta = c^i.",
+            f"an accuracy more than {2 * ABOVE_CHANCE} above chance",
+            _exp_fails(six),
+        ),
+        Claim(
+            f"P6 power{words}",
+            "Softplus and relu are good but not perfect with eta = 1, and perfect with eta = c^i.",
+            f"one of them at {SOLVED} with eta = 1, or below it with c^i",
+            _power_helps(six),
+        ),
+    )
+
+
+CLAIMS = (
+    *_claims_of("principle5_scaling", "principle6_normalization", ""),
+    *_claims_of("principle5_no_post_norm", "principle6_no_post_norm", " (no post-norm)"),
+)

@@ -1,0 +1,97 @@
+"""The command lines of scripts/figure.py and scripts/report.py."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from coefdyn.analysis.figures import STEMS
+from coefdyn.analysis.report import judge, page
+from coefdyn.analysis.store import LENGTHS, Shelf
+from coefdyn.errors import ConfigError
+from coefdyn.experiments.grid import plan
+from coefdyn.experiments.store import folder
+from coefdyn.training.config import compose, options, settings
+from coefdyn.training.record import read_record
+
+SOURCES = ("auto", "records", "tables")
+
+
+def figure(arguments: Sequence[str]) -> int:
+    # experiment and scale are groups of conf/ to Hydra; here they are only names
+    names = {"experiment": "", "scale": "lite"}
+    names |= dict(a.split("=", 1) for a in arguments if a.startswith(("experiment=", "scale=")))
+    own = [a for a in arguments if a.startswith(("source=", "results="))]
+    keys = names | settings(compose(own, "figure"))
+    for name, choices in (
+        ("experiment", (*STEMS, "all")),
+        ("scale", tuple(options("scale"))),
+        ("source", SOURCES),
+    ):
+        if keys[name] not in choices:
+            raise ConfigError(f"{name}={keys[name]} is not known; choose from {', '.join(choices)}")
+    narrower = [a for a in arguments if a not in own and a.partition("=")[0] not in names]
+    shelf = Shelf(Path(keys["results"]), keys["scale"])
+    everything = keys["experiment"] == "all"
+    stems = [s for s in STEMS if shelf.has(s)] if everything else [keys["experiment"]]
+    if not stems:
+        raise ConfigError(f"there are no tables in {shelf.tables}; name one experiment to make its")
+    if keys["source"] != "tables":
+        for stem in stems:
+            _make_tables(shelf, stem, keys, narrower)
+    for stem in stems:
+        print(shelf.save(stem, shelf.draw(stem)[1]))
+    return 0
+
+
+def _make_tables(shelf: Shelf, stem: str, keys: dict[str, str], narrower: list[str]) -> None:
+    if stem == LENGTHS:  # scripts/benchmark.py suite=lengths makes it
+        return
+    grid = [f"experiment={stem}", f"scale={keys['scale']}", *narrower]
+    runs = plan([*grid, f"paths.results='{keys['results']}'"])
+    results = Path(keys["results"])
+    records = {r.run_id: read_record(folder(results, r.run_id) / "record.json") for r in runs}
+    missing = sum(record is None for record in records.values())
+    if missing < len(runs) and (not missing or keys["source"] == "records"):
+        shelf.write(stem, runs, records)
+        if missing:
+            print(f"{stem}: {missing} of {len(runs)} runs are missing", file=sys.stderr)
+        return
+    if keys["source"] == "records" or not shelf.has(stem):
+        raise ConfigError(
+            f"{missing} of {len(runs)} runs of {stem} are not recorded; "
+            f"python scripts/sweep.py {' '.join(grid)} action=run"
+        )
+    print(f"{stem}: {missing} of {len(runs)} runs are not recorded; drawn from its table as it is",
+          file=sys.stderr)  # fmt: skip
+
+
+def report(arguments: Sequence[str]) -> int:
+    """Exit code 0: a claim that is not reproduced is a result."""
+    keys = settings(compose(arguments, "report"))
+    if keys["format"] not in ("page", "json", "table"):
+        raise ConfigError(f"format={keys['format']} is not known; choose from page, json, table")
+    results = Path(keys["results"])
+    shelves = [
+        shelf for name in ("lite", "paper", "smoke") if (shelf := Shelf(results, name)).stems()
+    ]
+    if not shelves:
+        raise ConfigError(f"there are no tables in {results}/tables; scripts/figure.py makes them")
+    if keys["format"] == "page":
+        path = results / "report" / "index.html"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page(shelves))
+        print(path)
+        return 0
+    verdicts = [row for shelf in shelves for row in judge(shelf)]
+    if keys["format"] == "json":
+        print(json.dumps(verdicts))
+        return 0
+    table = Table("scale", "claim", "verdict", "statistic")
+    for row in verdicts:
+        table.add_row(*(row[name] for name in ("scale", "claim", "verdict", "statistic")))
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    return 0

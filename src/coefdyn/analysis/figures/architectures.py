@@ -1,0 +1,41 @@
+"""The eight architectures on the six tasks."""
+
+from matplotlib.figure import Figure
+
+from coefdyn.analysis.figures import Tables
+from coefdyn.analysis.style import PAGE, PRESETS, paper_style, task_name
+
+CAPTION = (
+    "The architectures of Table 1 on the six MAD tasks: accuracy, best of the lr x weight-decay "
+    "grid, one seed. Not in the paper. A line under a number: the best learning rate was the "
+    "smallest or largest tried."
+)
+
+
+def draw(tables: Tables) -> Figure:
+    points = tables["architectures"]
+    tasks = list(dict.fromkeys(points["task"]))
+    accuracy = points.pivot(index="model", columns="task", values="accuracy")
+    edges = points.pivot(index="model", columns="task", values="lr_at_edge")
+    names = [name for name in PRESETS if name in accuracy.index]
+    accuracy, edges = accuracy.loc[names, tasks], edges.loc[names, tasks]
+    with paper_style():
+        figure = Figure(figsize=(PAGE, 3.4), layout="constrained")
+        axes = figure.subplots()
+        picture = axes.imshow(accuracy, cmap="cividis", vmin=0, vmax=1, aspect="auto")
+        for row in range(len(names)):
+            for column in range(len(tasks)):
+                value = accuracy.iloc[row, column]
+                if value != value:  # missing
+                    continue
+                colour = "white" if value < 0.55 else "black"
+                axes.annotate(f"{value:.2f}", (column, row), ha="center", va="center", color=colour)
+                if edges.iloc[row, column]:
+                    axes.annotate("____", (column, row), xytext=(0, -2), ha="center", va="center",
+                                  textcoords="offset points", color=colour)  # fmt: skip
+        axes.set_xticks(range(len(tasks)), [task_name(task) for task in tasks])
+        axes.set_yticks(range(len(names)), [PRESETS[name] for name in names])
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        figure.colorbar(picture, ax=axes, label="test accuracy", fraction=0.03)
+    return figure

@@ -1,0 +1,85 @@
+"""Tables and figures on disk: <results>/tables/<scale>/ and <results>/figures/<scale>/."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from coefdyn.analysis.figures import STEMS, Drawing, drawing
+from coefdyn.analysis.tables import (
+    LENGTH_COLUMNS,
+    POINT_COLUMNS,
+    RUN_COLUMNS,
+    ZERO_COLUMNS,
+    Records,
+    point_table,
+    provenance,
+    read_table,
+    run_table,
+    write_table,
+    zero_table,
+)
+from coefdyn.experiments.grid import Run
+
+LENGTHS, ZEROS = "principle1_throughput", "principle2_2_zeros_index"
+
+
+class Shelf:
+    """The tables and figures of one scale."""
+
+    def __init__(self, results: Path, scale: str) -> None:
+        self.scale = scale
+        self.tables, self.figures = results / "tables" / scale, results / "figures" / scale
+
+    def path(self, name: str) -> Path:
+        return self.tables / f"{name}.csv"
+
+    def has(self, name: str) -> bool:
+        return self.path(name).exists()
+
+    def stems(self) -> list[str]:
+        """Those that can be drawn."""
+        return [s for s in STEMS if all(self.has(name) for name in drawing(s).needs)]
+
+    def write(self, stem: str, runs: Sequence[Run], records: Records) -> None:
+        """The tables of an experiment, from its records."""
+        rows = run_table(runs, records)
+        points = point_table(rows, runs)
+        write_table(self.path(f"{stem}_runs"), rows)
+        write_table(self.path(stem), points)
+        if stem == "principle2_2_zeros":
+            write_table(self.path(ZEROS), zero_table(points, records))
+        self._sidecar(stem).write_text(json.dumps(provenance(records), indent=1) + "\n")
+
+    def read(self, name: str) -> pd.DataFrame:
+        columns = {LENGTHS: LENGTH_COLUMNS, ZEROS: ZERO_COLUMNS}.get(name, POINT_COLUMNS)
+        if name.endswith("_runs"):
+            columns = RUN_COLUMNS
+        return read_table(self.path(name), columns, self.scale)
+
+    def read_all(self) -> dict[str, pd.DataFrame]:
+        """Every table that figures and claims read, by name."""
+        names = dict.fromkeys(name for stem in STEMS for name in (stem, *drawing(stem).needs))
+        return {name: self.read(name) for name in names if self.has(name)}
+
+    def provenance(self, stem: str) -> dict[str, Any]:
+        path = self._sidecar(stem)
+        found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        return found
+
+    def draw(self, stem: str) -> tuple[Drawing, Figure]:
+        how = drawing(stem)
+        return how, how.draw({name: self.read(name) for name in how.needs})
+
+    def save(self, stem: str, figure: Figure) -> Path:
+        """PDF and PNG; without dates, so that the same table gives the same file."""
+        self.figures.mkdir(parents=True, exist_ok=True)
+        figure.savefig(self.figures / f"{stem}.pdf", metadata={"CreationDate": None})
+        figure.savefig(self.figures / f"{stem}.png", dpi=200)
+        return self.figures / f"{stem}.png"
+
+    def _sidecar(self, stem: str) -> Path:
+        return self.tables / f"{stem}.json"

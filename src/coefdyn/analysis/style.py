@@ -1,0 +1,95 @@
+"""How figures look: the words, the colours and the sizes that all of them share."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+
+# Okabe and Ito's colours, which remain apart for the colour-blind.
+BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, GREY = (
+    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A800", "#7F7F7F",
+)  # fmt: skip
+COLUMN, PAGE = 3.4, 7.0  # inches
+
+# Every choice has one word and one colour, in every figure.
+READOUTS = {
+    "exp": (r"$e^s$", BLUE),
+    "softplus": ("softplus", ORANGE),
+    "relu": ("relu", GREEN),
+    "identity": ("identity", RED),
+    "sigmoid": ("sigmoid", SKY),
+    "elu_plus_one": (r"elu$+1$", PINK),
+    "kernel_exp": (r"$\psi=e^s$", BLUE),
+    "kernel_softplus": (r"$\psi=$softplus", ORANGE),
+    "kernel_relu": (r"$\psi=$relu", GREEN),
+    "kernel_elu_plus_one": (r"$\psi=$elu$+1$", PINK),
+}
+SCALINGS = {
+    "inverse_sqrt": (r"$1/\sqrt{n}$", BLUE),
+    "gate_inverse_sqrt": (r"$z_j/\sqrt{n}$", SKY),
+    "one": (r"$1$", RED),
+    "gate": (r"$z_j$", ORANGE),
+}
+NORMALIZATIONS = {
+    "one": (r"$\eta_i=1$", GREY),
+    "power": (r"$\eta_i=c^i$", ORANGE),
+    "row_sum": (r"$\eta_i=\sum_j\alpha_{ij}$", BLUE),
+}
+FAMILIES = {  # of principle 5
+    "softmax_attention": (r"$\phi=e^s,\ A=I$", BLUE),
+    "relu_attention": (r"$\phi=$relu$,\ A=I$", GREEN),
+    "mamba2": (r"$\phi=$Id$,\ A_t=\lambda_t I$", PINK),
+    "householder": (r"$\phi=$Id$,\ A_t=I-\beta_t k_t k_t^\top$", ORANGE),
+}
+PRESETS = {
+    "softmax_attention": "softmax attention",
+    "linear_attention": "linear attention",
+    "normalized_attention": "normalized attention",
+    "gla": "GLA",
+    "mamba2": "Mamba-2",
+    "deltanet": "DeltaNet",
+    "gated_deltanet": "Gated DeltaNet",
+    "mlstm": "mLSTM",
+}
+NEAR_ZERO = r"fraction of $|\alpha_{ij}/\eta_i| \leq 10^{-3}$"
+ACCURACY = "test accuracy"
+
+
+def task_name(task: str) -> str:
+    return task.replace("_", " ")
+
+
+@contextmanager
+def paper_style() -> Iterator[None]:
+    """Readable at the width of a column."""
+    with mpl.rc_context(
+        {
+            "font.size": 8,
+            "axes.titlesize": 8.5,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.linewidth": 0.6,
+            "xtick.major.width": 0.6,
+            "ytick.major.width": 0.6,
+            "lines.linewidth": 1.3,
+            "lines.markersize": 5,
+            "legend.frameon": False,
+            "legend.fontsize": 7.5,
+            "savefig.dpi": 200,
+            "pdf.fonttype": 42,
+            "svg.hashsalt": "coefdyn",
+        }
+    ):
+        yield
+
+
+def accuracy_axis(axes: Axes, chance: float | None = None, label: bool = True) -> None:
+    """Accuracies from 0 to 1, and where guessing is."""
+    axes.set_ylim(-0.03, 1.05)
+    if label:
+        axes.set_ylabel(ACCURACY)
+    if chance is not None:
+        axes.axhline(chance, color="0.6", linestyle=":", linewidth=0.8, zorder=0)
+        axes.annotate("chance", (1.0, chance), xycoords=("axes fraction", "data"), ha="right",
+                      va="bottom", fontsize=6.5, color="0.4")  # fmt: skip

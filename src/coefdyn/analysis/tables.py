@@ -1,0 +1,164 @@
+"""From records to tables: a row per run, and a row per grid point, best of lr x weight decay."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from coefdyn.errors import ConfigError
+from coefdyn.experiments.grid import Run
+
+AXES = ["task", "model", "evolution", "scaling", "readout", "normalization", "block", "post_norm",
+        "preprocess", "position", "n_heads", "n_state", "seq_len", "seed"]  # fmt: skip
+TUNED = ["lr", "weight_decay"]
+METRICS = ["accuracy", "accuracy_macro", "accuracy_best", "loss"]
+STATISTICS = ["near_zero", "near_one", "ratio", "near_zero_raw", "near_one_raw", "ratio_raw",
+              "guarded_rows", "most_zeros"]  # fmt: skip
+RUN_COLUMNS = ["scale", *AXES, *TUNED, "status", "diverged_at_step", *METRICS, "chance",
+               *STATISTICS, "mean_zeros", "zero_limit", "parameters", "run_id"]  # fmt: skip
+POINT_COLUMNS = ["scale", *AXES, *METRICS, "chance", *STATISTICS, "mean_zeros", "zero_limit",
+                 "parameters", *TUNED, "lr_at_edge", "runs", "missing", "diverged",
+                 "accuracy_worst", "run_id"]  # fmt: skip
+ZERO_COLUMNS = ["scale", "task", "readout", "layer", "head", "index", "zeros", "limit", "run_id"]
+LENGTH_COLUMNS = ["scale", "form", "length", "milliseconds", "device"]
+
+Records = Mapping[str, Mapping[str, Any] | None]  # by run_id; None where there is none
+
+
+def run_table(runs: Sequence[Run], records: Records) -> pd.DataFrame:
+    """A row per recorded run, in the grid's order. The names of choices are the grid's: a record
+    may have been made for another experiment, under other names of the same values."""
+    rows = [_row(run, record) for run in runs if (record := records[run.run_id]) is not None]
+    return pd.DataFrame(rows, columns=RUN_COLUMNS)
+
+
+def _row(run: Run, record: Mapping[str, Any]) -> dict[str, Any]:
+    model, task = run.settings["model"], run.settings["task"]
+    statistics = record["coefficients"] or {}
+    means = [max(head) for layer in statistics["per_head"]["zeros_per_index"] for head in layer
+             ] if statistics else []  # fmt: skip
+    slots = ("evolution", "scaling", "readout", "normalization", "block", "preprocess", "position")
+    return {
+        "scale": run.choices["scale"],
+        "task": run.choices["task"],
+        "model": run.choices["model"],
+        **{slot: run.choices[f"model/{slot}"] for slot in slots},
+        "post_norm": model["block"]["post_norm"],
+        "n_heads": model["n_heads"],
+        "n_state": model["n_state"],
+        "seq_len": task["seq_len"],
+        "seed": run.settings["seed"],
+        "lr": run.settings["optimizer"]["lr"],
+        "weight_decay": float(run.settings["optimizer"]["weight_decay"]),
+        "status": record["status"],
+        "diverged_at_step": record["diverged_at_step"],
+        **{name: record["metrics"][f"test/{name}"] for name in METRICS},
+        "chance": record["chance"],
+        **{name: statistics.get(name) for name in STATISTICS},
+        "mean_zeros": max(means, default=None),  # at the worst step of the worst head
+        "zero_limit": model["n_state"] // model["n_heads"] - 1,
+        "parameters": record["parameters"],
+        "run_id": run.run_id,
+    }
+
+
+def point_table(runs: pd.DataFrame, planned: Sequence[Run]) -> pd.DataFrame:
+    """A row per grid point: the run with the best accuracy, and what the others were like.
+
+    `lr_at_edge` says when the best learning rate is the smallest or largest that was tried: a wider
+    grid might have found a better one. Of equal accuracies the smallest learning rate is taken.
+    """
+    wanted = pd.DataFrame([_axes(run) for run in planned], columns=AXES)
+    sizes = wanted.groupby(AXES, sort=False, dropna=False).size()
+    rows = []
+    for key, group in runs.groupby(AXES, sort=False, dropna=False):
+        best = group.sort_values(["accuracy", *TUNED], ascending=[False, True, True]).iloc[0]
+        rates = sorted(group["lr"].unique())
+        edge = {rates[0]: "smallest", rates[-1]: "largest"} if len(rates) > 1 else {}
+        rows.append(
+            best.to_dict()
+            | {
+                "lr_at_edge": edge.get(best["lr"], ""),
+                "runs": len(group),
+                "missing": int(sizes[key]) - len(group),
+                "diverged": int((group["status"] == "diverged").sum()),
+                "accuracy_worst": group["accuracy"].min(),
+            }
+        )
+    return pd.DataFrame(rows, columns=POINT_COLUMNS)
+
+
+def _axes(run: Run) -> dict[str, Any]:
+    empty = {"status": "", "diverged_at_step": None, "metrics": dict.fromkeys(
+        f"test/{name}" for name in METRICS), "chance": None, "coefficients": None,
+        "parameters": None}  # fmt: skip
+    return {name: value for name, value in _row(run, empty).items() if name in AXES}
+
+
+def zero_table(points: pd.DataFrame, records: Records) -> pd.DataFrame:
+    """Zeros at each step of the head of layer 1 that has most, in the best run of each point."""
+    rows = []
+    for point in points.to_dict("records"):
+        record = records[point["run_id"]]
+        if record is None or record["coefficients"] is None:
+            continue
+        heads = record["coefficients"]["per_head"]["zeros_per_index"][0]
+        head = max(range(len(heads)), key=lambda h: sum(heads[h]))
+        shared = {name: point[name] for name in ("scale", "task", "readout", "run_id")}
+        shared |= {"layer": 1, "head": head + 1, "limit": point["zero_limit"]}
+        rows += [shared | {"index": i, "zeros": z} for i, z in enumerate(heads[head], 1)]
+    return pd.DataFrame(rows, columns=ZERO_COLUMNS)
+
+
+def provenance(records: Records) -> dict[str, Any]:
+    """What the table's runs have in common: code, versions, device, and how long they took."""
+    found = [record for record in records.values() if record is not None]
+
+    def distinct(values: list[Any]) -> list[Any]:
+        return [
+            json.loads(text) for text in sorted({json.dumps(v, sort_keys=True) for v in values})
+        ]
+
+    return {
+        "runs": len(found),
+        "missing": len(records) - len(found),
+        "hours": round(sum(r["seconds"]["session"] for r in found) / 3600, 2),
+        "commits": distinct([r["git"] for r in found]),
+        "versions": distinct([r["versions"] for r in found]),
+        "devices": distinct([r["device"] for r in found]),
+    }
+
+
+def write_table(path: Path, table: pd.DataFrame) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+
+
+def read_table(path: Path, columns: Sequence[str], scale: str) -> pd.DataFrame:
+    """A table, if it is one of this kind and scale, with every accuracy a number."""
+    try:
+        table = pd.read_csv(path, keep_default_na=False, na_values=[""])
+    except FileNotFoundError:
+        raise ConfigError(f"there is no table {path}") from None
+    except (ValueError, OSError) as error:
+        raise ConfigError(
+            f"the table {path} cannot be read: {' '.join(str(error).split())}"
+        ) from error
+    missing = [name for name in columns if name not in table]
+    if missing:
+        raise ConfigError(f"the table {path} lacks the columns {', '.join(missing)}; make it again")
+    if table.empty:
+        raise ConfigError(f"the table {path} has no rows; run the experiment first")
+    if set(table["scale"]) != {scale}:
+        found = ", ".join(sorted(map(str, set(table["scale"]))))
+        raise ConfigError(f"the table {path} is of scale={found}, not of scale={scale}")
+    if (
+        "accuracy" in columns
+        and not pd.to_numeric(table["accuracy"], errors="coerce").notna().all()
+    ):
+        raise ConfigError(f"the table {path} has accuracies that are no numbers; make it again")
+    if "lr_at_edge" in table:
+        table["lr_at_edge"] = table["lr_at_edge"].fillna("")
+    return table
