@@ -18,7 +18,7 @@ class Slope:
     high: float
 
 
-def slope(x: Sequence[float], y: Sequence[float]) -> Slope:
+def slope(x: Sequence[Any], y: Sequence[Any]) -> Slope:
     """Fitted to the longer half, where fixed costs no longer matter."""
     pairs = sorted(zip(map(math.log, x), map(math.log, y), strict=True))
     pairs = pairs[len(pairs) // 2 :] if len(pairs) >= 6 else pairs
@@ -39,7 +39,7 @@ class Rank:
         return f"rho = {self.rho:.2f} (p = {self.p:.3f}, n = {self.n})"
 
 
-def rank_correlation(x: Sequence[float], y: Sequence[float]) -> Rank:
+def rank_correlation(x: Sequence[Any], y: Sequence[Any]) -> Rank:
     """nan where one side does not vary."""
     if len(set(x)) < 2 or len(set(y)) < 2:
         return Rank(math.nan, math.nan, len(x))

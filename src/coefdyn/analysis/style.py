@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 # Okabe and Ito's colours, which remain apart for the colour-blind.
 BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, GREY = (
@@ -82,6 +83,14 @@ def paper_style() -> Iterator[None]:
         }
     ):
         yield
+
+
+def log_axis(axes: Axes) -> None:
+    """Few ticks, written as numbers, even where a decade is not full."""
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def accuracy_axis(axes: Axes, chance: float | None = None, label: bool = True) -> None:

@@ -68,7 +68,8 @@ def point_table(runs: pd.DataFrame, planned: Sequence[Run]) -> pd.DataFrame:
     """A row per grid point: the run with the best accuracy, and what the others were like.
 
     `lr_at_edge` says when the best learning rate is the smallest or largest that was tried: a wider
-    grid might have found a better one. Of equal accuracies the smallest learning rate is taken.
+    grid might have found a better one (else: inside, or only, where one was tried). Of equal
+    accuracies the smallest learning rate is taken.
     """
     wanted = pd.DataFrame([_axes(run) for run in planned], columns=AXES)
     sizes = wanted.groupby(AXES, sort=False, dropna=False).size()
@@ -76,11 +77,13 @@ def point_table(runs: pd.DataFrame, planned: Sequence[Run]) -> pd.DataFrame:
     for key, group in runs.groupby(AXES, sort=False, dropna=False):
         best = group.sort_values(["accuracy", *TUNED], ascending=[False, True, True]).iloc[0]
         rates = sorted(group["lr"].unique())
-        edge = {rates[0]: "smallest", rates[-1]: "largest"} if len(rates) > 1 else {}
+        edge = (
+            {rates[0]: "smallest", rates[-1]: "largest"} if len(rates) > 1 else {rates[0]: "only"}
+        )
         rows.append(
             best.to_dict()
             | {
-                "lr_at_edge": edge.get(best["lr"], ""),
+                "lr_at_edge": edge.get(best["lr"], "inside"),
                 "runs": len(group),
                 "missing": int(sizes[key]) - len(group),
                 "diverged": int((group["status"] == "diverged").sum()),
@@ -159,6 +162,4 @@ def read_table(path: Path, columns: Sequence[str], scale: str) -> pd.DataFrame:
         and not pd.to_numeric(table["accuracy"], errors="coerce").notna().all()
     ):
         raise ConfigError(f"the table {path} has accuracies that are no numbers; make it again")
-    if "lr_at_edge" in table:
-        table["lr_at_edge"] = table["lr_at_edge"].fillna("")
     return table

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -59,5 +59,6 @@ def value_of(tables: Tables, stem: str, column: str, **wanted: object) -> float:
     return float(value)
 
 
-def judged(holds: bool, statistic: str) -> Finding:
+def judged(holds: Any, statistic: str) -> Finding:
+    """`holds` may be one of numpy's truths."""
     return Finding("reproduced" if holds else "not reproduced", statistic)

@@ -30,7 +30,7 @@ def draw(tables: Tables) -> Figure:
                     continue
                 colour = "white" if value < 0.55 else "black"
                 axes.annotate(f"{value:.2f}", (column, row), ha="center", va="center", color=colour)
-                if edges.iloc[row, column]:
+                if edges.iloc[row, column] in ("smallest", "largest"):
                     axes.annotate("____", (column, row), xytext=(0, -2), ha="center", va="center",
                                   textcoords="offset points", color=colour)  # fmt: skip
         axes.set_xticks(range(len(tasks)), [task_name(task) for task in tasks])

@@ -21,7 +21,7 @@ def draw(tables: Tables) -> Figure:
         axes = figure.subplots()
         for form, (label, colour) in FORMS.items():
             rows = table[table["form"] == form].sort_values("length")
-            fit = slope(rows["length"], rows["milliseconds"])
+            fit = slope(list(rows["length"]), list(rows["milliseconds"]))
             text = f"{label}: slope {fit.slope:.2f}"
             axes.plot(rows["length"], rows["milliseconds"], "o-", color=colour, label=text)
         axes.set(xscale="log", yscale="log", xlabel="sequence length $L$", ylabel="milliseconds")

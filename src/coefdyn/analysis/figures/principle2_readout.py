@@ -1,6 +1,7 @@
 """Principle 2: accuracy against the fraction near zero and against the ratio; the readouts."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from coefdyn.analysis.style import (
     PAGE,
     READOUTS,
     accuracy_axis,
+    log_axis,
     paper_style,
     task_name,
 )
@@ -39,26 +41,37 @@ def draw(tables: Tables) -> Figure:
             rows = points[points["task"] == task]
             place = slice(2 * column, 2 * column + 2)
             top = figure.add_subplot(grid[0, place])
-            _scatter(top, rows, "near_zero")
+            _scatter(top, rows, "near_zero", label=column == 0)
             top.set(title=task_name(task), xlabel=NEAR_ZERO, xlim=(-0.03, 1.03))
             middle = figure.add_subplot(grid[1, place])
-            _scatter(middle, rows.dropna(subset=["ratio"]).query("ratio > 0"), "ratio")
-            middle.set(xscale="log", xlabel=r"number in $[0.9, 1]$ / number near zero")
+            log_axis(middle)
+            _scatter(middle, rows[rows["ratio"] > 0], "ratio", label=column == 0)
+            middle.set(xlabel=r"in $[0.9, 1]$ / near zero")
         _curves(figure.add_subplot(grid[2, :3]))
         _sets(figure.add_subplot(grid[2, 3:]))
-        handles, labels = figure.axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(READOUTS))
+        _legend(figure)
     return figure
 
 
-def _scatter(axes: Axes, rows: pd.DataFrame, column: str) -> None:
+def _scatter(axes: Axes, rows: pd.DataFrame, column: str, label: bool) -> None:
     for row in rows.to_dict("records"):
-        label, colour = READOUTS[row["readout"]]
+        words, colour = READOUTS[row["readout"]]
         marker = "*" if row["readout"] == "exp" else "o"
         size = 9 if marker == "*" else 6
-        axes.plot(row[column], row["accuracy"], marker, color=colour, label=label, markersize=size,
+        axes.plot(row[column], row["accuracy"], marker, color=colour, label=words, markersize=size,
                   linestyle="none")  # fmt: skip
-    accuracy_axis(axes, rows["chance"].iloc[0] if len(rows) else None)
+    if rows.empty:
+        axes.annotate("no runs", (0.5, 0.5), xycoords="axes fraction", ha="center", color="0.5")
+    accuracy_axis(axes, rows["chance"].iloc[0] if len(rows) else None, label)
+
+
+def _legend(figure: Figure) -> None:
+    """Of whichever panels have points: at paper scale not every task may have been run."""
+    found: dict[str, Any] = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=len(READOUTS))
 
 
 def _names() -> list[str]:

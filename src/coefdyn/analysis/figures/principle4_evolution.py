@@ -16,9 +16,9 @@ TASKS = ("fuzzy_recall", "selective_copying")
 STRUCTURES = {
     "scalar": ("scalar", "scalar_gla", "scalar_mamba2"),
     "diagonal": ("diagonal", "diagonal_gla", "diagonal_mamba2"),
-    "householder_key": ("Householder\n$k_t$", "householder_key_fixed", "householder_key_learned"),
+    "householder_key": ("Householder,\n$k_t$", "householder_key_fixed", "householder_key_learned"),
     "householder_free": (
-        "Householder\n$z_t$",
+        "Householder,\n$z_t$",
         "householder_free_fixed",
         "householder_free_learned",
     ),
@@ -28,7 +28,7 @@ STRUCTURES = {
 def draw(tables: Tables) -> Figure:
     points = tables["principle4_evolution"]
     with paper_style():
-        figure = Figure(figsize=(PAGE * 0.85, 2.8), layout="constrained")
+        figure = Figure(figsize=(PAGE, 2.9), layout="constrained")
         for axes, task in zip(figure.subplots(1, 2, sharey=True), TASKS, strict=True):
             rows = points[points["task"] == task].set_index("evolution")["accuracy"]
             _draw_task(axes, {name: float(value) for name, value in rows.items()})
@@ -57,5 +57,7 @@ def _draw_task(axes: Axes, accuracy: dict[str, float]) -> None:
             best.append(max(found))
     axes.plot(places, means, "-", color="0.5", linewidth=1, label="mean of both")
     axes.plot(places, best, "--", color="0.2", linewidth=1, label="better of both")
-    axes.set_xticks(range(len(STRUCTURES)), [words for words, _, _ in STRUCTURES.values()])
+    axes.set_xticks(
+        range(len(STRUCTURES)), [words for words, _, _ in STRUCTURES.values()], fontsize=7
+    )
     axes.set_xlim(-0.4, len(STRUCTURES) - 0.6)

@@ -1,0 +1,55 @@
+"""suite=lengths: time of the linear and the quadratic form against sequence length, which is the
+table of principle1_throughput."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import pandas as pd
+import torch
+
+from coefdyn.analysis.fits import slope
+from coefdyn.analysis.store import LENGTHS, Shelf
+from coefdyn.analysis.tables import LENGTH_COLUMNS, write_table
+from coefdyn.benchmarks.measure import Result, interleaved_medians, result
+from coefdyn.mixer.sequence_mixer import SequenceMixer
+from coefdyn.training.build import build_mixer
+from coefdyn.training.config import CONF, compose
+
+SUITE = "lengths"
+GRID = [2**k for k in range(8, 14)]  # 256 to 8192
+SIZES = ["model=gla", "model.d_model=64", "model.n_state=64", "model.d_value=64", "model.n_heads=4"]
+BARS = {"linear": 1.25, "quadratic": 2.4}  # slopes
+
+
+def run(repeats: int) -> Iterator[Result]:
+    """The slopes of one design, diagonal decay and identity readout, in its two forms."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    name = (
+        torch.cuda.get_device_name()
+        if device == "cuda"
+        else f"CPU, {torch.get_num_threads()} threads"
+    )
+    rows = []
+    for length in GRID:
+        x = torch.randn(1, length, 64, device=device)
+        mixers = {
+            form: build_mixer(compose([*SIZES, f"model.backend={form}"])).to(device)
+            for form in BARS
+        }
+        cases = {form: partial(_forward_and_backward, mixer, x) for form, mixer in mixers.items()}
+        for form, value in interleaved_medians(cases, max(3, repeats // 2)).items():
+            rows.append(["lite", form, length, value, name])
+    table = pd.DataFrame(rows, columns=LENGTH_COLUMNS)
+    for form, bar in BARS.items():
+        chosen = table[table["form"] == form]
+        fit = slope(list(chosen["length"]), list(chosen["milliseconds"]))
+        yield result(SUITE, f"slope of the {form} form", fit.slope, "", 1.0, bar)
+    path = Shelf(CONF.parent / "results", "lite").path(LENGTHS)
+    write_table(path, table)
+
+
+def _forward_and_backward(mixer: SequenceMixer, x: torch.Tensor) -> None:
+    mixer.zero_grad()
+    mixer(x).sum().backward()
+    if x.is_cuda:
+        torch.cuda.synchronize()
