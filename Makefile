@@ -43,6 +43,27 @@ format: setup ## Apply format and lint fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+SCALE ?= lite
+JOBS ?= 2
+EXPERIMENTS := $(basename $(notdir $(wildcard conf/experiment/*.yaml)))
+
+.PHONY: reproduce
+reproduce: setup ## Every MAD experiment at SCALE=lite|paper with JOBS workers, then figures and report
+	for e in $(EXPERIMENTS); do \
+	  $(BIN)/python scripts/sweep.py experiment=$$e scale=$(SCALE) action=run jobs=$(JOBS) && \
+	  $(BIN)/python scripts/figure.py experiment=$$e scale=$(SCALE) source=records || exit 1; done
+	$(BIN)/python scripts/benchmark.py suite=lengths
+	$(MAKE) figures report
+
+.PHONY: figures
+figures: setup ## Draw every figure from the tables in results/tables
+	for s in $(notdir $(wildcard results/tables/*)); do \
+	  $(BIN)/python scripts/figure.py experiment=all scale=$$s source=tables || exit 1; done
+
+.PHONY: report
+report: setup ## Judge the paper's claims by the tables; leaves results/report/index.html
+	$(BIN)/python scripts/report.py
+
 .PHONY: bench
-bench: setup ## Measure speed and memory against their bars (SUITE=mixer|tasks|training|sweep)
+bench: setup ## Measure speed and memory against their bars (SUITE=mixer|tasks|training|sweep|lengths)
 	$(BIN)/python scripts/benchmark.py suite=$(or $(SUITE),mixer)

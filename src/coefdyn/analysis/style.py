@@ -93,12 +93,15 @@ def log_axis(axes: Axes) -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-def accuracy_axis(axes: Axes, chance: float | None = None, label: bool = True) -> None:
-    """Accuracies from 0 to 1, and where guessing is."""
+def accuracy_axis(
+    axes: Axes, chance: float | None = None, label: bool = True, beside: bool = False
+) -> None:
+    """Accuracies from 0 to 1, and where guessing is; `beside`: said where bars cannot hide it."""
     axes.set_ylim(-0.03, 1.05)
     if label:
         axes.set_ylabel(ACCURACY)
     if chance is not None:
         axes.axhline(chance, color="0.6", linestyle=":", linewidth=0.8, zorder=0)
-        axes.annotate("chance", (1.0, chance), xycoords=("axes fraction", "data"), ha="right",
-                      va="bottom", fontsize=6.5, color="0.4")  # fmt: skip
+        axes.annotate("chance", (1.0, chance), xycoords=("axes fraction", "data"), fontsize=6.5,
+                      color="0.4", ha="left" if beside else "right",
+                      va="center" if beside else "bottom")  # fmt: skip

@@ -32,5 +32,5 @@ def draw_bars(axes: Axes, points: pd.DataFrame, bars: Mapping[str, Bar]) -> None
                 mark = f"{int(row['diverged'])}/{int(row['runs'])} diverged"
                 axes.annotate(mark, (x, 0.03), ha="center", va="bottom", rotation=90, fontsize=5.5)
     axes.set_xticks(range(len(READOUT_ORDER)), [READOUTS[name][0] for name in READOUT_ORDER])
-    accuracy_axis(axes, points["chance"].iloc[0] if len(points) else None)
+    accuracy_axis(axes, points["chance"].iloc[0] if len(points) else None, beside=True)
     axes.set_ylim(0, 1.12)
