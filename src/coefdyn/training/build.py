@@ -34,6 +34,7 @@ SLOTS = (*DESIGN_SLOTS, "block", "preprocess", "position")
 KEYS = (
     "seed",
     "force",
+    "check",
     "paths",
     "model",
     "task",
@@ -55,8 +56,9 @@ def check_keys(config: Config) -> None:
         raise ConfigError(f"the configuration does not know: {unknown}; it has {', '.join(KEYS)}")
     if type(values.get("seed")) is not int or not 0 <= values.seed < 2**63:
         raise ConfigError(f"seed={values.get('seed')} must be a whole number from 0 to 2^63 - 1")
-    if values.get("force") not in (True, False):
-        raise ConfigError(f"force={values.get('force')} must be true or false")
+    for name in ("force", "check"):
+        if values.get(name, True) not in (True, False):
+            raise ConfigError(f"{name}={values.get(name)} must be true or false")
     sections = ("paths", "model", "task", "optimizer", "trainer")
     for name in sections:
         if not OmegaConf.is_dict(values.get(name)):

@@ -1,5 +1,6 @@
 """The command line of scripts/train.py."""
 
+import contextlib
 import logging
 import signal
 import sys
@@ -9,6 +10,7 @@ from typing import Any
 
 from coefdyn.allocator import keep_freed_memory
 from coefdyn.errors import ConfigError
+from coefdyn.principles.check import check
 from coefdyn.training.claim import ClaimedError, LostClaimError
 from coefdyn.training.config import Config, compose, multirun
 
@@ -33,6 +35,7 @@ def train(config: Config) -> int:
     from coefdyn.training.run import run_one
 
     keep_freed_memory()
+    _warn(config)
     try:
         print(summary(config, run_one(config)), flush=True)
     except (ConfigError, ClaimedError, LostClaimError) as error:
@@ -42,6 +45,17 @@ def train(config: Config) -> int:
         print("asked to end; the same command goes on", file=sys.stderr)
         return 128 + signal.SIGTERM
     return 0
+
+
+def _warn(config: Config) -> None:
+    """One line if the design breaks a principle; it may be what the run is to show."""
+    if config.values.get("check") is False:
+        return
+    with contextlib.suppress(ConfigError):  # the run itself will say what is wrong
+        broken = check(config).broken
+        said = "; ".join(f"{line.principle}: {line.reason} ({line.number})" for line in broken)
+        if said:
+            print(f"warning: this design breaks {said}; check=false is silent", file=sys.stderr)
 
 
 def summary(config: Config, record: dict[str, Any]) -> str:

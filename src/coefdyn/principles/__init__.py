@@ -1,0 +1,1 @@
+"""A design against the six principles, before it is trained."""

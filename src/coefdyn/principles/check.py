@@ -1,0 +1,228 @@
+"""One line per principle: whether a design keeps it, by which number, and what to change."""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from torch import nn
+
+from coefdyn.mixer.design import Design
+from coefdyn.mixer.features import feature_widths
+from coefdyn.principles.measure import (
+    LENGTHS,
+    Trend,
+    coefficient_growth,
+    mixer_of,
+    positional_difference,
+    scales_channels_apart,
+    score_variance,
+    spectrum,
+)
+from coefdyn.training.config import Config
+
+Verdict = Literal["pass", "warn", "break"]
+EPS = 1e-3  # near zero
+FLAT = 0.25  # an exponent below this is none
+BOUNDED = 10.0  # a variance that is of the order of 1
+GROWTH = 10.0  # times, from the shortest to the longest sequence, that is growth
+DIFFERENT = 1e-9
+
+
+@dataclass(frozen=True)
+class Line:
+    """What is said of one principle."""
+
+    principle: str
+    verdict: Verdict
+    number: str
+    reason: str
+    change: str = ""
+
+    def as_dict(self) -> dict[str, str]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that is said of a design. `facts` are neither good nor bad."""
+
+    lines: tuple[Line, ...]
+    facts: dict[str, str]
+
+    @property
+    def broken(self) -> list[Line]:
+        return [line for line in self.lines if line.verdict == "break"]
+
+
+def check(config: Config) -> Report:
+    model = config.values.model
+    head = model.n_state // model.n_heads
+    design = mixer_of(config, head).design
+    eigenvalues = spectrum(config, head)
+    sizes = eigenvalues.abs()
+    facts = {
+        "output class": design.output_class + _zero_rows(design),
+        "eigenvalues of A_t": f"|lambda| from {sizes.min():.3g} to {sizes.max():.3g}, "
+        f"real part from {eigenvalues.real.min():.3g}",
+        "the norm hides": _hidden(config, design),
+    }
+    lines = (
+        _implementation(design, head, model.d_value // model.n_heads),
+        _selectivity(design),
+        _kernel(design),
+        _zero_limit(design, head),
+        _position(config, design, head),
+        _transformations(design, scales_channels_apart(config)),
+        _variance(score_variance(config), head),
+        _stability(design, coefficient_growth(config, head)),
+    )
+    return Report(lines, facts)
+
+
+def _linear(design: Design) -> bool:
+    """phi is linear in features of q and h: the identity, or a kernel."""
+    return design.readout.feature_map is not None or design.readout.polynomial_degree == 1
+
+
+def _implementation(design: Design, head: int, value: int) -> Line:
+    if design.recurrence_obstacle is not None:
+        return Line("P1 recurrent form", "warn", "state: none",
+                    f"no finite recurrent form, O(L^2) time: {design.recurrence_obstacle}",
+                    "a polynomial readout, or a kernel that commutes with A_t")  # fmt: skip
+    size = sum(feature_widths(design.readout, head)) * value
+    return Line("P1 recurrent form", "pass", f"state: {size} per head", "O(L) time, by recurrence")
+
+
+def _gated(design: Design) -> bool:
+    """Whether A_t or b_j can drive a key to zero, depending on the input."""
+    return _learns(design.evolution) or _learns(design.scaling)
+
+
+def _learns(slot: nn.Module) -> bool:
+    return any(True for _ in slot.parameters())
+
+
+def _selectivity(design: Design) -> Line:
+    name = "P2 near-zero set"
+    if design.readout.feature_map is not None:
+        return Line(name, "pass", "see P2.1", "a kernel is no function of the score")
+    intervals = design.readout.near_zero_set(EPS)
+    length = sum(end - start for start, end in intervals)
+    said = ", ".join(f"[{start:.4g}, {end:.4g}]" for start, end in intervals)
+    if math.isinf(length):
+        return Line(name, "pass", said, f"a half-line of scores gives |phi| <= {EPS:g}")
+    reason = f"|phi| <= {EPS:g} on {length:.3g} of the line: scores are rarely near zero"
+    if _gated(design):
+        return Line(name, "warn", said, f"{reason}; A_t or b_j must suppress keys instead",
+                    "exp, softplus or relu, if a quadratic form will do")  # fmt: skip
+    return Line(name, "break", said, f"{reason}, and neither A_t nor b_j depends on the input",
+                "exp, softplus or relu; or a gated A_t or b_j")  # fmt: skip
+
+
+def _kernel(design: Design) -> Line:
+    if design.readout.feature_map is None:
+        return Line("P2.1 kernel", "pass", "no kernel", "phi acts on the score itself")
+    return Line("P2.1 kernel", "warn", "zero set: measure 0",
+                "psi(q) . psi(h) is zero only for orthogonal features: selectivity is fragile",
+                "a readout of the score")  # fmt: skip
+
+
+def _zero_limit(design: Design, head: int) -> Line:
+    if not _linear(design):
+        return Line("P2.2 zeros per row", "pass", "no limit", "phi is not linear")
+    return Line("P2.2 zeros per row", "warn", f"at most {head - 1}",
+                "a query is orthogonal to n/H - 1 independent keys at most",
+                "a larger n, fewer heads, or a nonlinear readout")  # fmt: skip
+
+
+def _position(config: Config, design: Design, head: int) -> Line:
+    name, choices = "P3 position", config.choices
+    difference = positional_difference(config, head)
+    number = f"equal tokens differ by {difference:.2g}"
+    moves = design.evolution.has_decay or design.evolution.has_direction
+    if moves and difference > DIFFERENT:
+        return Line(name, "pass", number, "A_t is not I: coefficients know their distance")
+    if choices["model/position"] != "none":
+        given = f"A_t = I has no position, position={choices['model/position']} gives it"
+        return Line(name, "pass", number, given)
+    if choices["model/preprocess"] != "none":
+        return Line(name, "warn", number,
+                    "A_t = I has no position; the convolution lets a key depend on its "
+                    "neighbours, a way to position that the principle leaves out",
+                    "positions, or A_t other than I")  # fmt: skip
+    return Line(name, "break", number, "A_t = I and no positions: order is invisible",
+                "model/position=learned, or another A_t such as evolution=constant")  # fmt: skip
+
+
+def _transformations(design: Design, apart: bool) -> Line:
+    """`apart`: whether A_t scales channels by different factors."""
+    name, evolution = "P4 transformations", design.evolution
+    number = "none"
+    if evolution.has_direction:
+        number = "scaling and reflection along unit vectors" + ", decay" * evolution.has_decay
+    elif evolution.has_decay:
+        number = "scaling of each channel" if apart else "scaling of all channels alike"
+    if not _linear(design):
+        return Line(name, "pass", number, "a nonlinear readout does not depend on them")
+    if evolution.has_direction:
+        turned = "keys can be turned; unit vectors keep the eigenvalue 1 - beta in [-1, 1]"
+        return Line(name, "pass", number, turned)
+    if apart:
+        return Line(name, "pass", number, "keys can be weighted by channel")
+    return Line(name, "warn", number, "a linear readout needs A_t to change keys",
+                "a diagonal A_t, or a Householder")  # fmt: skip
+
+
+def _variance(trend: Trend, head: int) -> Line:
+    level = trend.at(head)
+    name = "P5 score variance"
+    number = f"{level:.3g} at n/H = {head}, exponent {trend.exponent:.2f}"
+    if trend.exponent < -FLAT and level <= BOUNDED:
+        return Line(name, "pass", number, "falls with n: q and k are unit vectors, or b_j is small")
+    if trend.exponent <= FLAT and level <= BOUNDED:
+        return Line(name, "pass", number, "O(1) in the head dimension")
+    if level <= 1:
+        reach = int(head * level ** (-1 / trend.exponent)) if trend.exponent > FLAT else 0
+        until = f", up to n/H = {reach}" * bool(reach)
+        return Line(name, "pass", number, f"grows with n, but stays below 1 by its level{until}")
+    return Line(name, "break", number, "Var(q . h) grows with n, or is far from 1",
+                "1/sqrt(n) in b_j: model/scaling=inverse_sqrt or gate_inverse_sqrt")  # fmt: skip
+
+
+def _stability(design: Design, trend: Trend) -> Line:
+    name = "P6 growth"
+    first, last = trend.values[0], trend.values[-1]
+    grown = math.inf if math.isinf(last) else last / max(first, 1e-300)
+    number = f"|alpha/eta| {grown:.3g} times, L {LENGTHS[0]} to {LENGTHS[-1]}"
+    follows = design.normalization.scale_invariant or design.normalization.accepts_unit
+    grows = "A_t may exceed 1" if design.evolution.may_grow else "A_t does not grow"
+    if grown > GROWTH:
+        return Line(name, "break", number, f"{grows}, and eta does not keep up",
+                    "model/normalization=row_sum, or an A_t within the unit circle")  # fmt: skip
+    if grown < 1 / GROWTH and not design.evolution.may_grow and not follows:
+        return Line(name, "warn", number, "eta outgrows the coefficients, which vanish",
+                    "model/normalization=one or row_sum")  # fmt: skip
+    if design.evolution.may_grow and not follows and _learns(design.evolution):
+        return Line(name, "warn", number, f"{grows} once it is trained, and eta does not follow",
+                    "model/normalization=row_sum or mlstm")  # fmt: skip
+    return Line(name, "pass", number, f"{grows}" + ", and eta follows the coefficients" * follows)
+
+
+def _zero_rows(design: Design) -> str:
+    """relu may give a row of zeros, which eta = sum leaves at zero."""
+    zero = design.readout.nonnegative and design.readout.feature_map is None
+    zero = zero and any(math.isinf(s) and e > 0 for s, e in design.readout.near_zero_set(1e-12))
+    return " (or zero)" * (zero and design.normalization.sums_to_one)
+
+
+def _hidden(config: Config, design: Design) -> str:
+    """What a change of which leaves the block's output as it is."""
+    norm = config.values.model.block.get("post_norm", "none") != "none"
+    by_sum = design.normalization.scale_invariant
+    hidden = []
+    by_norm = norm and not design.normalization.uses_row_sum
+    if design.readout.homogeneous is not None and (by_sum or by_norm):
+        hidden.append("a constant factor in b_j")
+    if by_norm:
+        hidden.append("a factor of eta_i that all heads share, such as c^i")
+    return "; ".join(hidden) or "nothing"

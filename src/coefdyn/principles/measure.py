@@ -1,0 +1,157 @@
+"""What can be measured of a design on random input, without training it.
+
+Queries and keys are standard normal, whatever the weights, so that numbers speak of the design;
+A_t, b_j and eta_i compute what they do at initial weights, from an x that is standard normal too.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from omegaconf import OmegaConf
+from torch import Tensor
+
+from coefdyn.mixer.design import Projected
+from coefdyn.mixer.sequence_mixer import SequenceMixer
+from coefdyn.mixer.transition import Transition
+from coefdyn.training.build import build_mixer
+from coefdyn.training.config import Config, settings
+
+HEAD_DIMENSIONS = (16, 64, 256, 1024)
+LENGTHS = (32, 64, 128, 256)
+HEADS, WIDTH, BATCH = 4, 64, 4
+LARGEST_SPECTRUM = 16  # head dimension up to which eigenvalues are computed
+
+
+@dataclass(frozen=True)
+class Trend:
+    """A quantity at several sizes; `exponent` is the slope of its logarithm over the size's."""
+
+    sizes: tuple[int, ...]
+    values: tuple[float, ...]
+
+    @property
+    def exponent(self) -> float:
+        x = torch.tensor(self.sizes, dtype=torch.float64).log()
+        y = torch.tensor(self.values, dtype=torch.float64).clamp(1e-300, 1e300).log()
+        x, y = x - x.mean(), y - y.mean()
+        return float((x * y).sum() / (x * x).sum())
+
+    def at(self, size: int) -> float:
+        """By the power law through the nearest measured size."""
+        nearest = min(range(len(self.sizes)), key=lambda i: abs(math.log(self.sizes[i] / size)))
+        return self.values[nearest] * (size / self.sizes[nearest]) ** self.exponent
+
+
+def mixer_of(config: Config, head_dimension: int, heads: int = HEADS) -> SequenceMixer:
+    """The design's mixer at another size, in float64, always with the same initial weights."""
+    sizes = {"n_state": head_dimension * heads, "n_heads": heads, "d_model": WIDTH}
+    sizes |= {"d_value": heads}
+    values = settings(config)
+    _resize(values["model"], sizes)
+    values["model"]["backend"] = "auto"
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        mixer = build_mixer(Config(OmegaConf.create(values), config.choices))
+    return mixer.double().eval()
+
+
+def _resize(node: dict[str, Any], sizes: dict[str, int]) -> None:
+    """Slots have the sizes under the same names as the model."""
+    for key, value in node.items():
+        if key in sizes:
+            node[key] = sizes[key]
+        elif isinstance(value, dict):
+            _resize(value, sizes)
+
+
+def random_input(mixer: SequenceMixer, batch: int, length: int, seed: int = 0) -> Projected:
+    """x, q, k and z of independent standard normal numbers."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    shape = (batch, mixer.n_heads, length, mixer.width)
+    q, k, own = normal(*shape), normal(*shape), normal(*shape)
+    if mixer.unit_qk:
+        q, k = (F.normalize(z, dim=-1) for z in (q, k))
+    direction = own if mixer.design.evolution.own_direction else k
+    v = normal(batch, mixer.n_heads, length, mixer.value_width)
+    return Projected(normal(batch, length, mixer.d_model), q, k, v, direction)
+
+
+def scale(mixer: SequenceMixer, given: Projected) -> Float[Tensor, "#b #h #t"]:
+    """b_j."""
+    design = mixer.design
+    b = design.scaling(given.x, _transition(mixer, given))
+    return b.exp() if design.scaling.log_space else b
+
+
+@torch.no_grad()
+def score_variance(config: Config, sizes: Sequence[int] = HEAD_DIMENSIONS) -> Trend:
+    """E[(q_i . b_i k_i)^2] against the head dimension: the score of a key just written."""
+    values = []
+    for size in sizes:
+        mixer = mixer_of(config, size)
+        given = random_input(mixer, BATCH, 64)
+        score = (given.q * given.k).sum(-1) * scale(mixer, given)
+        values.append(float(score.square().mean()))
+    return Trend(tuple(sizes), tuple(values))
+
+
+@torch.no_grad()
+def coefficient_growth(
+    config: Config, head_dimension: int, lengths: Sequence[int] = LENGTHS
+) -> Trend:
+    """The largest |alpha_ij/eta_i| of a row, median over the rows of the last quarter, against the
+    length; infinite where it overflows."""
+    mixer, values = mixer_of(config, head_dimension, heads=2), []
+    for length in lengths:
+        weights = normalized_coefficients(mixer, random_input(mixer, 2, length))
+        rows = weights[:, :, 3 * length // 4 :].abs().nan_to_num(math.inf).amax(-1)
+        values.append(float(rows.flatten().median()))
+    return Trend(tuple(lengths), tuple(values))
+
+
+def normalized_coefficients(mixer: SequenceMixer, given: Projected) -> Float[Tensor, "b h i j"]:
+    found = mixer.design.coefficients(given)
+    return found.alpha / found.eta.unsqueeze(-1)
+
+
+@torch.no_grad()
+def positional_difference(config: Config, head_dimension: int) -> float:
+    """How much the coefficients of two equal tokens at different places differ, to their largest.
+
+    The tokens go through the block's own projection and preprocessing.
+    """
+    mixer, length = mixer_of(config, head_dimension, heads=2), 16
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(4, length, mixer.d_model, generator=generator, dtype=torch.float64)
+    one, other = 5, 11
+    x[:, other] = x[:, one]
+    alpha = mixer.design.coefficients(mixer.projected(x)).alpha[:, :, -1]
+    size = alpha.abs().amax(-1).clamp(min=1e-300)
+    return float(((alpha[..., one] - alpha[..., other]).abs() / size).max())
+
+
+@torch.no_grad()
+def spectrum(config: Config, head_dimension: int) -> Tensor:
+    """Eigenvalues of A_t on random input, complex."""
+    mixer = mixer_of(config, min(head_dimension, LARGEST_SPECTRUM))
+    given = random_input(mixer, 2, 16)
+    return torch.linalg.eigvals(_transition(mixer, given).matrices(given.k)).flatten()
+
+
+def _transition(mixer: SequenceMixer, given: Projected) -> Transition:
+    return mixer.design.evolution(given.x, given.direction)
+
+
+@torch.no_grad()
+def scales_channels_apart(config: Config) -> bool:
+    mixer = mixer_of(config, 4)
+    return _transition(mixer, random_input(mixer, 1, 2)).per_channel

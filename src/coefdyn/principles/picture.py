@@ -1,0 +1,118 @@
+"""A design in one panel: coefficients, readout, spectrum, variance and growth."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from coefdyn.analysis.coefficients import blocks_of
+from coefdyn.analysis.style import BLUE, GREY, PAGE, RED, paper_style
+from coefdyn.errors import ConfigError
+from coefdyn.mixer.readout import Readout
+from coefdyn.principles.check import EPS, Report
+from coefdyn.principles.measure import (
+    Trend,
+    coefficient_growth,
+    mixer_of,
+    normalized_coefficients,
+    random_input,
+    score_variance,
+    spectrum,
+)
+from coefdyn.training.build import build
+from coefdyn.training.config import Config
+
+COLOURS = {"pass": "#009E73", "warn": "#B8860B", "break": "#D55E00"}
+STEPS = 32
+
+
+def picture(config: Config, report: Report, tokens: Sequence[int] | None = None) -> Figure:
+    head = config.values.model.n_state // config.values.model.n_heads
+    with paper_style():
+        figure = Figure(figsize=(PAGE * 1.15, 5.2), layout="constrained")
+        axes = figure.subplots(2, 3)
+        _coefficients(axes[0, 0], weights_of(config, head, tokens))
+        _readout(axes[0, 1], mixer_of(config, head).design.readout)
+        _spectrum(axes[0, 2], spectrum(config, head))
+        _trend(axes[1, 0], score_variance(config), "head dimension $n/H$",
+               "variance of $q_i \\cdot b_i k_i$", limit=1.0)  # fmt: skip
+        _trend(axes[1, 1], coefficient_growth(config, head), "length $L$",
+               r"largest $|\alpha_{ij}/\eta_i|$ of a row")  # fmt: skip
+        _verdicts(axes[1, 2], report)
+    return figure
+
+
+@torch.no_grad()
+def weights_of(config: Config, head: int, tokens: Sequence[int] | None) -> Float[Tensor, "i j"]:
+    """alpha/eta of the first head: on random input, or of layer 1 on tokens, at initial weights."""
+    if tokens is None:
+        mixer = mixer_of(config, head)
+        return normalized_coefficients(mixer, random_input(mixer, 1, STEPS))[0, 0]
+    model = build(config).double().eval()
+    size = model.embedding.num_embeddings
+    if not tokens or not all(type(token) is int and 0 <= token < size for token in tokens):
+        raise ConfigError(f"tokens={list(tokens)} must be whole numbers from 0 to {size - 1}")
+    block = next(blocks_of(model))
+    x = block.norm(model.embed(torch.tensor([list(tokens)])))
+    return normalized_coefficients(block.mixer, block.mixer.projected(x))[0, 0]
+
+
+def _coefficients(axes: Axes, weights: Float[Tensor, "i j"]) -> None:
+    size = weights.nan_to_num(0, 0, 0).abs().max().item() or 1.0
+    shown = weights.masked_fill(torch.ones_like(weights).triu(1).bool(), math.nan)
+    image = axes.imshow(shown.numpy(), cmap="RdBu_r", vmin=-size, vmax=size)
+    axes.figure.colorbar(image, ax=axes, shrink=0.8)
+    axes.set(title=r"$\alpha_{ij}/\eta_i$", xlabel="$j$", ylabel="$i$")
+
+
+def _readout(axes: Axes, readout: Readout) -> None:
+    kernel = readout.feature_map
+    shown = readout if kernel is None else kernel
+    s = torch.linspace(-8, 4, 400, dtype=torch.float64)
+    axes.plot(s, shown(s), color=BLUE)
+    axes.axhline(0, color="0.7", linewidth=0.6)
+    title = r"$\phi(s)$, near zero in red" if kernel is None else r"$\psi(s)$ of a kernel"
+    if kernel is None:
+        for start, end in readout.near_zero_set(EPS):
+            left, right = max(start, -8.0), min(end, 4.0)
+            axes.hlines(0, left, max(right, left + 0.06), color=RED, linewidth=4)
+    axes.set(title=title, xlabel="$s$", ylim=(-2, 4))
+
+
+def _spectrum(axes: Axes, eigenvalues: Tensor) -> None:
+    circle = torch.linspace(0, 2 * math.pi, 200)
+    axes.plot(circle.cos(), circle.sin(), color=GREY, linewidth=0.8)
+    axes.plot(eigenvalues.real, eigenvalues.imag, "o", color=BLUE, markersize=2, alpha=0.4)
+    axes.set(title="eigenvalues of $A_t$", xlabel="real", ylabel="imaginary", aspect="equal")
+
+
+def _trend(axes: Axes, trend: Trend, x: str, y: str, limit: float | None = None) -> None:
+    finite = [(size, value) for size, value in zip(trend.sizes, trend.values, strict=True)
+              if 0 < value < 1e300]  # fmt: skip
+    if finite:
+        axes.plot(*zip(*finite, strict=True), "o-", color=BLUE)
+    if len(finite) < len(trend.sizes):
+        axes.annotate(
+            "overflows beyond", (0.95, 0.9), xycoords="axes fraction", ha="right", color=RED
+        )
+    if limit is not None:
+        axes.axhline(limit, color=GREY, linestyle=":")
+    axes.set(xlabel=x, title=y, xscale="log", yscale="log")
+    axes.set_xticks(trend.sizes, [str(size) for size in trend.sizes])
+    axes.minorticks_off()
+    if finite:
+        low, high = min(v for _, v in finite), max(v for _, v in finite)
+        axes.set_ylim(min(low, limit or low) / 10, max(high, limit or high) * 10)
+
+
+def _verdicts(axes: Axes, report: Report) -> None:
+    axes.axis("off")
+    for place, line in enumerate(report.lines):
+        y = 1 - (place + 0.5) / len(report.lines)
+        axes.text(0, y, line.principle, va="center", fontsize=8)
+        axes.text(1, y, line.verdict, va="center", ha="right", fontsize=8,
+                  color=COLOURS[line.verdict], fontweight="bold")  # fmt: skip
