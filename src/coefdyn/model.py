@@ -79,10 +79,14 @@ class SequenceModel(nn.Module):
         initialize(self, init)
 
     def forward(self, tokens: Tensor) -> Float[Tensor, "b t v"]:
+        return self.head(self.features(tokens))
+
+    def features(self, tokens: Tensor) -> Float[Tensor, "b t d"]:
+        """What the head gets."""
         x = self.embed(tokens)
         for block in self.blocks:
             x = block(x)
-        return self.head(self.norm(x))
+        return self.norm(x)
 
     def embed(self, tokens: Tensor, start: int = 0) -> Float[Tensor, "b t d"]:
         """What the first block gets; `start` is the number of tokens before these."""

@@ -20,7 +20,7 @@ from coefdyn.training.run import run_one
 from tests.training.runs import folder, history, run_smoke, smoke
 
 
-@pytest.mark.parametrize("task", options("task"))
+@pytest.mark.parametrize("task", [name for name in options("task") if name != "wikitext103"])
 @pytest.mark.parametrize("model", options("model"))
 def test_every_preset_trains_on_every_task(model: str, task: str, tmp_path: Path) -> None:
     record = run_smoke(tmp_path, f"model={model}", f"task={task}", "trainer.max_epochs=3")

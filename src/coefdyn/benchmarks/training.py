@@ -16,7 +16,7 @@ from lightning.pytorch.callbacks import Callback
 
 from coefdyn.benchmarks.measure import Result, result, result_of_pairs
 from coefdyn.tasks.task import IGNORE
-from coefdyn.training.batches import ShuffledBatches
+from coefdyn.training.batches import Resumable
 from coefdyn.training.build import build, build_optimizer
 from coefdyn.training.checkpoint import KeepProgress
 from coefdyn.training.config import CONF, Config, compose
@@ -43,7 +43,7 @@ def throughput(scale: str, changes: list[str], repeats: int, bar: float) -> Resu
     config = compose([f"scale={scale}", *changes, *epochs])
     prepared = prepare(config)
     settings, device = prepared.trainer, torch.device("cpu")
-    batches = partial(ShuffledBatches, prepared.train, settings.batch_size, device, 0)
+    batches = partial(prepared.data.training_batches, settings.batch_size, device, 0)
     module = Training(
         prepared.model,
         vocab_size=config.values.model.vocab_size,
@@ -67,7 +67,7 @@ def throughput(scale: str, changes: list[str], repeats: int, bar: float) -> Resu
     return result_of_pairs(SUITE, case, ours, "ms", bare, bar)
 
 
-def bare_steps(config: Config, batches: ShuffledBatches, steps: int) -> Iterator[None]:
+def bare_steps(config: Config, batches: Resumable, steps: int) -> Iterator[None]:
     """What a run computes, in plain PyTorch, a step at a time."""
     model = build(config)
     optimizer = build_optimizer(config, model.parameters())

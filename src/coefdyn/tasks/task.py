@@ -20,11 +20,13 @@ class Examples(NamedTuple):
 class Task:
     """A task's settings. `generate` draws from a stream of its own for each (split, seed).
 
-    Traits: `auto_encoder`: the last step alone must restore the sequence; `original`: the name of
-    the published generator's function, which takes the same settings.
+    Traits: `auto_encoder`: the last step alone must restore the sequence; `language`: text from
+    files, told apart by perplexity; `original`: the name of the published generator's function,
+    which takes the same settings.
     """
 
     auto_encoder = False
+    language = False
     original: str
 
     def __init__(self, vocab_size: int, seq_len: int, num_train: int, num_test: int) -> None:

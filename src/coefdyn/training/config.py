@@ -122,6 +122,11 @@ def compose(overrides: Sequence[str] = (), name: str = "train") -> Config:
     return draft(overrides, name).with_values([])
 
 
+def raw(overrides: Sequence[str], name: str) -> dict[str, Any]:
+    """The keys of conf/<name>.yaml, with what was left out still as ???."""
+    return OmegaConf.to_container(draft(overrides, name).values)  # type: ignore[return-value]
+
+
 def sweep_points(overrides: Sequence[str], name: str = "train") -> list[tuple[str, ...]]:
     """What `-m` would run: every point of the experiment's grid and of comma-separated values."""
     with _one_sentence_errors():

@@ -12,8 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from coefdyn.model import NextTokenHead, SequenceModel
 from coefdyn.tasks.task import IGNORE
 from coefdyn.training.batches import Batch
+from coefdyn.training.loss import CHUNK_LOGITS, LARGEST, summed_cross_entropy
 
 CHECK_EVERY = 50  # steps between two looks at the losses: on a GPU each look waits for it
 # Beyond it, the mean probability of the targets is zero even in double precision. Norms can keep a
@@ -49,7 +51,7 @@ class Training(pl.LightningModule):
 
     def __init__(
         self,
-        model: nn.Module,
+        model: SequenceModel,
         vocab_size: int,
         make_optimizer: Callable[[Iterable[nn.Parameter]], Optimizer],
         warmup_steps: int,
@@ -57,6 +59,7 @@ class Training(pl.LightningModule):
         test_every: int,
         stop_at: float | None,
         session: dict[str, Any],
+        split: str = "test",
     ) -> None:
         super().__init__()
         self.model = model
@@ -64,6 +67,7 @@ class Training(pl.LightningModule):
         # Lightning could count the steps, but would then start the data before a restart is known.
         self.total_steps, self.warmup_steps = total_steps, warmup_steps
         self.test_every, self.stop_at = test_every, stop_at
+        self.split = split  # what is looked at between epochs
         self.history: list[Row] = []
         self.sessions = [session]  # which code ran where; more than one after a restart
         self.seconds = {"training": 0.0, "testing": 0.0}  # of all sessions
@@ -76,14 +80,21 @@ class Training(pl.LightningModule):
         self.wanted = self.right = torch.zeros(vocab_size, dtype=torch.int64)
 
     def training_step(self, batch: Batch, index: int) -> Tensor:
-        inputs, targets = batch
-        logits = self.model(inputs)
-        loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE)
+        loss = self._loss(*batch)
         self.losses.append(loss.detach())
         self.lr = self.trainer.optimizers[0].param_groups[0]["lr"]
         if len(self.losses) % CHECK_EVERY == 0:
             self._check_losses()
         return loss
+
+    def _loss(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        if inputs.numel() * len(self.wanted) <= LARGEST:
+            logits = self.model(inputs)
+            return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE)
+        head = self.model.head
+        assert isinstance(head, NextTokenHead)
+        total = summed_cross_entropy(self.model.features(inputs), head.weight, targets)
+        return total / (targets != IGNORE).sum()
 
     def on_train_start(self) -> None:
         self.started = time.perf_counter()
@@ -97,6 +108,9 @@ class Training(pl.LightningModule):
     def on_validation_start(self) -> None:
         self._check_losses()
         self._lap("training")
+        self._reset_test()
+
+    def _reset_test(self) -> None:
         self.test_loss = self.test_loss.to(self.device).zero_()
         self.wanted = torch.zeros_like(self.wanted, device=self.device)
         self.right = torch.zeros_like(self.wanted)
@@ -104,24 +118,46 @@ class Training(pl.LightningModule):
     def validation_step(self, batch: Batch, index: int) -> None:
         inputs, targets = batch
         scored = targets != IGNORE
-        logits, wanted = self.model(inputs)[scored].float(), targets[scored]
+        if inputs.numel() * len(self.wanted) <= LARGEST:
+            self._score(self.model(inputs)[scored].float(), targets[scored])
+            return
+        size = max(1, CHUNK_LOGITS // len(self.wanted))
+        x, wanted = self.model.features(inputs)[scored], targets[scored]
+        for part, target in zip(x.split(size), wanted.split(size), strict=True):
+            self._score(self.model.head(part).float(), target)
+
+    def _score(self, logits: Tensor, wanted: Tensor) -> None:
         self.test_loss += F.cross_entropy(logits, wanted, reduction="sum")
         self.wanted += wanted.bincount(minlength=len(self.wanted))
         guess = logits.argmax(-1)
         self.right += wanted[guess == wanted].bincount(minlength=len(self.wanted))
 
     def on_validation_epoch_end(self) -> None:
-        occurs, right = self.wanted > 0, self.right.double()
-        row = {
-            "test/loss": (self.test_loss / self.wanted.sum()).item(),
-            "test/accuracy": (right.sum() / self.wanted.sum()).item(),
-            "test/accuracy_macro": (right / self.wanted)[occurs].mean().item(),
-        }
+        row = self._test_row(self.split)
         self._lap("testing")
-        if not row["test/loss"] <= LARGEST_LOSS:
-            raise DivergedError(row["test/loss"], self.global_step)
+        if not row[f"{self.split}/loss"] <= LARGEST_LOSS:
+            raise DivergedError(row[f"{self.split}/loss"], self.global_step)
         self.history.append(self._epoch_row() | row)
         self._stop_if_good_enough()
+
+    def _test_row(self, split: str) -> Row:
+        occurs, right = self.wanted > 0, self.right.double()
+        return {
+            f"{split}/loss": (self.test_loss / self.wanted.sum()).item(),
+            f"{split}/accuracy": (right.sum() / self.wanted.sum()).item(),
+            f"{split}/accuracy_macro": (right / self.wanted)[occurs].mean().item(),
+        }
+
+    @torch.no_grad()
+    def look_at(self, split: str, batches: Iterable[Batch]) -> Row:
+        """A split that plays no part in training, after it."""
+        self.started = time.perf_counter()
+        self.eval()
+        self._reset_test()
+        for index, batch in enumerate(batches):
+            self.validation_step(batch, index)
+        self._lap("testing")
+        return self._test_row(split)
 
     def on_train_epoch_end(self) -> None:
         self._check_losses()
@@ -161,7 +197,8 @@ class Training(pl.LightningModule):
         self._stop_if_good_enough()
 
     def _stop_if_good_enough(self) -> None:
-        tests = [row["test/accuracy"] for row in self.history if "test/accuracy" in row]
+        name = f"{self.split}/accuracy"
+        tests = [row[name] for row in self.history if name in row]
         if self.stop_at is not None and tests and tests[-1] >= self.stop_at:
             self.trainer.should_stop = True
 

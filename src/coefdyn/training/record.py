@@ -17,6 +17,7 @@ from typing import IO, Any
 import torch
 
 from coefdyn.errors import ConfigError
+from coefdyn.tasks.corpus import text_identity
 from coefdyn.tasks.source import identity
 from coefdyn.training.config import CONF, Config, settings
 
@@ -57,6 +58,8 @@ def name_of(values: Mapping[str, Any]) -> str:
         node.pop(last, None)
     # Files are what they hold, wherever they are.
     kept["task"]["source"] = identity(str(kept["task"].get("source")))
+    if "data" in kept["task"]:
+        kept["task"]["data"] = text_identity(Path(str(kept["task"]["data"])))
     text = json.dumps(_canonical(kept), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -1,7 +1,6 @@
 """One run, from a configuration to its record: what every way of launching calls."""
 
 import contextlib
-import hashlib
 import logging
 import math
 import time
@@ -20,13 +19,12 @@ from omegaconf.errors import OmegaConfBaseException
 from coefdyn.analysis.coefficients import blocks_of, coefficient_statistics
 from coefdyn.errors import ConfigError
 from coefdyn.model import SequenceModel
-from coefdyn.tasks.source import load
-from coefdyn.tasks.task import Examples, Task
-from coefdyn.training.batches import Batches, ShuffledBatches
+from coefdyn.tasks.task import Task
 from coefdyn.training.build import build, build_logger, build_optimizer, build_task, check_keys
 from coefdyn.training.checkpoint import CHECKPOINT, KeepProgress, check_checkpoint
 from coefdyn.training.claim import Claim, LostClaimError, claimed
 from coefdyn.training.config import Config, settings
+from coefdyn.training.data import Data, data_of
 from coefdyn.training.module import DivergedError, Row, Training
 from coefdyn.training.record import (
     provenance,
@@ -40,7 +38,7 @@ from coefdyn.training.trainer import TrainerSettings, trainer_settings
 
 log = logging.getLogger(__name__)
 
-STATISTICS_SEQUENCES = 64
+STATISTICS_SEQUENCES, STATISTICS_TOKENS = 64, 2**15  # at most
 TEST_TOKENS = 2**13  # per test batch, or as many sequences as a training batch has
 DEFAULT_THREADS = torch.get_num_threads()
 
@@ -50,8 +48,7 @@ class Prepared:
     """What a run needs besides a place for its results: made before anything is written."""
 
     task: Task
-    train: Examples
-    test: Examples
+    data: Data
     model: SequenceModel
     trainer: TrainerSettings
     loggers: list[Callable[..., Logger]]
@@ -93,8 +90,9 @@ def prepare(config: Config) -> Prepared:
     try:
         trainer = trainer_settings(settings(config)["trainer"])
         torch.set_num_threads(trainer.threads or DEFAULT_THREADS)
-        task, chosen = build_task(config), config.values.task
-        train, test = (load(task, split, chosen.seed, chosen.source) for split in ("train", "test"))
+        task = build_task(config)
+        data = data_of(task, config.values.task)
+        data.training_batches(trainer.batch_size, torch.device("cpu"), config.values.seed)
         model = build(config)
         if config.values.model.vocab_size < task.vocab_size:
             raise ConfigError(
@@ -102,13 +100,13 @@ def prepare(config: Config) -> Prepared:
                 f"task.vocab_size={task.vocab_size}; leave it out to have the same"
             )
         with torch.no_grad():
-            model(torch.from_numpy(train.inputs[:1]))
+            model(torch.from_numpy(data.sample(1)))
         build_optimizer(config, model.parameters())
         loggers = build_logger(config)
         _check_finite(settings(config))
     except (ValueError, OmegaConfBaseException) as error:
         raise ConfigError(" ".join(str(error).split())) from error
-    return Prepared(task, train, test, model, trainer, loggers)
+    return Prepared(task, data, model, trainer, loggers)
 
 
 def _check_finite(node: Any, name: str = "") -> None:
@@ -148,17 +146,19 @@ def _run(config: Config, prepared: Prepared, directory: Path, claim: Claim) -> d
             write_atomically(directory / "error.txt", traceback.format_exc())
         raise
     write_history(directory / "metrics.csv", module.history)
+    measured = prepared.data.metrics(module, device, prepared.task.chance)
     started = time.perf_counter()
     statistics = None
     if diverged_at is None:
-        sample = torch.from_numpy(prepared.test.inputs[:STATISTICS_SEQUENCES]).to(device)
+        count = min(STATISTICS_SEQUENCES, max(1, STATISTICS_TOKENS // prepared.task.length))
+        sample = torch.from_numpy(prepared.data.sample(count)).to(device)
         statistics = coefficient_statistics(model.to(device).eval(), sample)
     last: Row = module.history[-1] if module.history else {}
     return {
         "run_id": directory.name,
         "status": "finished" if diverged_at is None else "diverged",
         "diverged_at_step": diverged_at,
-        "metrics": metrics(module.history, prepared.task.chance),
+        "metrics": measured,
         "coefficients": statistics,
         "epochs": last.get("epoch", 0),
         "steps": last.get("step", 0),
@@ -167,7 +167,7 @@ def _run(config: Config, prepared: Prepared, directory: Path, claim: Claim) -> d
         "choices": dict(config.choices),
         "backend": [block.mixer.form_used for block in blocks_of(model)],
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "data": {"train": _digest(prepared.train), "test": _digest(prepared.test)},
+        "data": prepared.data.digests(),
         "seconds": {**module.seconds, "statistics": time.perf_counter() - started},
         **session,
         "earlier_sessions": module.sessions[:-1],
@@ -180,8 +180,8 @@ def _train(
     """The module after training, and the step at which it diverged, if it did."""
     task, trainer = prepared.task, prepared.trainer
     device = torch.device(trainer.accelerator)
-    train = ShuffledBatches(prepared.train, trainer.batch_size, device, config.values.seed)
-    test = Batches(prepared.test, max(trainer.batch_size, TEST_TOKENS // task.length), device)
+    train = prepared.data.training_batches(trainer.batch_size, device, config.values.seed)
+    test = prepared.data.test_batches(max(trainer.batch_size, TEST_TOKENS // task.length), device)
     module = Training(
         prepared.model,
         vocab_size=config.values.model.vocab_size,
@@ -191,6 +191,7 @@ def _train(
         test_every=trainer.test_every,
         stop_at=trainer.stop_at,
         session=session,
+        split=prepared.data.looked_at,
     )
     name, checkpoint = directory.name, directory / CHECKPOINT
     if checkpoint.exists():
@@ -211,24 +212,3 @@ def _train(
     finally:
         keep.close(exit_code)
     return module, diverged_at
-
-
-def metrics(history: list[Row], chance: float) -> dict[str, float | None]:
-    """The last test; the best beside it. A run that never had a finite test is at chance."""
-    tests = [row for row in history if "test/accuracy" in row]
-    last: Row = tests[-1] if tests else {}
-    return {
-        "test/accuracy": last.get("test/accuracy", chance),
-        "test/accuracy_macro": last.get("test/accuracy_macro", chance),
-        "test/accuracy_best": max((row["test/accuracy"] for row in tests), default=chance),
-        "test/loss": last.get("test/loss"),
-        "train/loss": history[-1]["train/loss"] if history else None,
-    }
-
-
-def _digest(examples: Examples) -> str:
-    """Which data it was, whatever the source."""
-    digest = hashlib.sha256()
-    for side in examples:
-        digest.update(side.tobytes())
-    return digest.hexdigest()[:16]

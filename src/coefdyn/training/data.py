@@ -1,0 +1,144 @@
+"""What a run trains on and is measured by: examples of a task, or the blocks of a text."""
+
+import hashlib
+import math
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Int64
+from numpy import arange, ndarray
+
+from coefdyn.tasks.corpus import Sidecar
+from coefdyn.tasks.source import load
+from coefdyn.tasks.task import Examples, Task
+from coefdyn.tasks.wikitext import Blocks, Wikitext
+from coefdyn.training.batches import (
+    Batches,
+    BlockBatches,
+    Resumable,
+    ShuffledBatches,
+    StreamBatches,
+)
+from coefdyn.training.module import Row, Training
+
+
+@runtime_checkable
+class Data(Protocol):
+    """`looked_at` is the split that is looked at between epochs."""
+
+    looked_at: str
+
+    def training_batches(self, size: int, device: torch.device, seed: int) -> Resumable: ...
+
+    def test_batches(self, size: int, device: torch.device) -> Batches | BlockBatches: ...
+
+    def sample(self, count: int) -> Int64[ndarray, "b t"]:
+        """Test inputs, for a look at the coefficients."""
+        ...
+
+    def metrics(
+        self, module: Training, device: torch.device, chance: float
+    ) -> dict[str, float | None]: ...
+
+    def digests(self) -> dict[str, str]: ...
+
+
+def data_of(task: Task, chosen: Any) -> Data:
+    """`chosen` is the configuration's section."""
+    if isinstance(task, Wikitext):
+        return TextData(task)
+    train, test = (load(task, split, chosen.seed, chosen.source) for split in ("train", "test"))
+    return ExampleData(train, test)
+
+
+class ExampleData:
+    """The test set is looked at between epochs, and nothing is selected by it."""
+
+    looked_at = "test"
+
+    def __init__(self, train: Examples, test: Examples) -> None:
+        self.train, self.test = train, test
+
+    def training_batches(self, size: int, device: torch.device, seed: int) -> Resumable:
+        return ShuffledBatches(self.train, size, device, seed)
+
+    def test_batches(self, size: int, device: torch.device) -> Batches:
+        return Batches(self.test, size, device)
+
+    def sample(self, count: int) -> Int64[ndarray, "b t"]:
+        return self.test.inputs[:count]
+
+    def metrics(
+        self, module: Training, device: torch.device, chance: float
+    ) -> dict[str, float | None]:
+        """The last test; the best beside it. A run that never had a finite test is at chance."""
+        history = module.history
+        tests = [row for row in history if "test/accuracy" in row]
+        last: Row = tests[-1] if tests else {}
+        return {
+            "test/accuracy": last.get("test/accuracy", chance),
+            "test/accuracy_macro": last.get("test/accuracy_macro", chance),
+            "test/accuracy_best": max((row["test/accuracy"] for row in tests), default=chance),
+            "test/loss": last.get("test/loss"),
+            "train/loss": history[-1]["train/loss"] if history else None,
+        }
+
+    def digests(self) -> dict[str, str]:
+        """Which data it was, whatever the source."""
+        return {"train": _digest(self.train), "test": _digest(self.test)}
+
+
+def _digest(examples: Examples) -> str:
+    digest = hashlib.sha256()
+    for side in examples:
+        digest.update(side.tobytes())
+    return digest.hexdigest()[:16]
+
+
+class TextData:
+    """The validation split is looked at between epochs, the test split once, at the end."""
+
+    looked_at = "validation"
+
+    def __init__(self, task: Wikitext) -> None:
+        self.task = task
+        self.blocks: dict[str, Blocks] = {}
+        self.sidecars: dict[str, Sidecar] = {}
+        for split in ("train", "validation", "test"):
+            self.blocks[split], self.sidecars[split] = task.blocks(split)
+
+    def training_batches(self, size: int, device: torch.device, seed: int) -> Resumable:
+        return StreamBatches(self.blocks["train"], size, device, seed, self.task.epoch_steps)
+
+    def test_batches(self, size: int, device: torch.device) -> BlockBatches:
+        return BlockBatches(self.blocks["validation"], size, device)
+
+    def sample(self, count: int) -> Int64[ndarray, "b t"]:
+        return self.blocks["test"].take(arange(min(count, len(self.blocks["test"])))).inputs
+
+    def metrics(
+        self, module: Training, device: torch.device, chance: float
+    ) -> dict[str, float | None]:
+        """Perplexity is exp(total negative log-likelihood / tokens) over the whole split; per word,
+        the same total is shared by the words of the text."""
+        history = module.history
+        looks = [row for row in history if "validation/loss" in row]
+        if not looks:
+            return {"test/accuracy": chance, "test/accuracy_macro": chance,
+                    "test/accuracy_best": chance, "test/loss": None, "train/loss": None,
+                    "test/perplexity": None, "validation/perplexity": None}  # fmt: skip
+        batches = BlockBatches(self.blocks["test"], 8, device)
+        test = module.to(device).look_at("test", batches)
+        found: dict[str, float | None] = {**test, "test/accuracy_best": test["test/accuracy"]}
+        found["train/loss"] = history[-1]["train/loss"]
+        found["validation/loss"] = looks[-1]["validation/loss"]
+        for split in ("validation", "test"):
+            loss, sidecar = found[f"{split}/loss"], self.sidecars[split]
+            assert loss is not None
+            found[f"{split}/perplexity"] = math.exp(loss)
+            per_word = loss * (sidecar.tokens - 1) / sidecar.words
+            found[f"{split}/perplexity_word"] = math.exp(per_word)
+        return found
+
+    def digests(self) -> dict[str, str]:
+        return {split: sidecar.sha256[:16] for split, sidecar in self.sidecars.items()}
