@@ -42,9 +42,11 @@ def right(stem: str, run: Run) -> tuple[float, float, float]:
     if stem.startswith("principle5_"):
         unscaled = run.choices["model/scaling"] in ("one", "gate")
         exp = run.choices["model"] == "softmax_attention"
-        width = (0.2 if exp else 0.1) if unscaled else 0.02
-        rising = 0.1 * (run.settings["model"]["n_state"] > 16) * (1 if exp else -1)
-        return 0.6 + width * run.settings["seed"] / 2 + rising, 0.2, 0.0
+        larger = run.settings["model"]["n_state"] > 16
+        width = (
+            ((0.2 if larger else 0.15) if exp else (0.08 if larger else 0.1)) if unscaled else 0.02
+        )
+        return 0.6 + width * run.settings["seed"] / 2, 0.2, 0.0
     if stem.startswith("principle6_"):
         perfect = eta == "row_sum" or (eta == "power" and name != "exp")
         return (1.0 if perfect else CHANCE if name == "exp" else 0.8), 0.2, 0.0

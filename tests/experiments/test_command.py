@@ -49,9 +49,30 @@ def test_states_add_up_and_status_tells_when_something_is_left(
         ("action=walk", "action=walk is not known; choose from plan, run, status, submit"),
         ("format=xml", "format=xml is not known; choose from table, json"),
         ("experiment=nothing", "experiment/nothing"),
+        ("force=true", "force=true is for train.py"),
+        ("slurm=null", "slurm=None must be a section"),
+        ("seed=range(0,0)", "the grid has no points"),
     ],
 )
 def test_bad_arguments_get_one_sentence(argument: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as error:
         main([*GRID, argument])
     assert "\n" not in str(error.value)
+
+
+def test_one_record_that_cannot_be_read_is_one_failed_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grid = [*GRID, f"paths.results={tmp_path}"]
+    _, planned = counts(capsys, *grid)
+    runs = planned["runs"]
+    assert isinstance(runs, list)
+    for place, (name, text) in enumerate((("record.json", "{"), ("error.txt", "no [/data] here"))):
+        folder = tmp_path / "runs" / runs[place]["run_id"]
+        folder.mkdir(parents=True)
+        (folder / name).write_text(text)
+    code, now = counts(capsys, *grid, "action=status")
+    assert (code, now["failed"], now["missing"]) == (1, 2, 2)
+    assert "cannot be read; delete it" in now["runs"][0]["error"]  # type: ignore[index]
+    assert main([*grid, "action=status"]) == 1
+    assert "no [/data] here" in capsys.readouterr().out

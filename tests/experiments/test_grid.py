@@ -50,6 +50,23 @@ def test_names_equal_those_of_naive_composition(experiment: str) -> None:
         assert naive == run.config
 
 
+@pytest.mark.parametrize(
+    "axis",
+    [
+        "trainer.devices={accelerator:cpu},{threads:2}",
+        "scale.noisy_recall.model={d_model:16},{d_model:32}",
+        "+optimizer.amsgrad=true,false",
+        "optimizer.betas=[0.9,0.95],[0.8,0.9]",
+    ],
+)
+def test_any_override_that_hydra_takes_can_be_an_axis(axis: str) -> None:
+    runs = plan(["scale=smoke", axis, "seed=0,1"])
+    for run in runs:
+        naive = compose(run.point)
+        assert (run_id(naive), naive) == (run.run_id, run.config)
+    assert len(runs) in (2, 4)  # devices are no part of a run
+
+
 def test_hydra_s_own_multirun_has_the_same_runs() -> None:
     names: list[str] = []
 
@@ -96,6 +113,7 @@ def test_constants_keep_their_effect_over_the_sequence() -> None:
         (["experiment=principle2_readout", "optimizer.rate=1,2"], ["optimizer.rate"]),
         (["model/scaling=one,step_size"], ["model/scaling=step_size", "scalar_mamba2"]),
         (["optimizer.lr=range(1,3"], ["range(1,3"]),
+        (["experiment=principle2_readout,architectures"], ["experiment takes one name"]),
     ],
 )
 def test_a_grid_that_cannot_run_says_so(overrides: list[str], words: list[str]) -> None:

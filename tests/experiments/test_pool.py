@@ -142,7 +142,7 @@ def test_runs_of_others_are_waited_for(tmp_path: Path) -> None:
     with held(directory):
         process = subprocess.Popen([*SWEEP, *grid, "action=run"], stderr=subprocess.DEVNULL)
         with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(timeout=15)
+            process.wait(timeout=10)
         assert not (directory / "record.json").exists()
     assert process.wait(timeout=60) == 0
     assert (directory / "record.json").exists()

@@ -56,7 +56,7 @@ def test_a_submission_splits_arrays_and_quotes_paths(
         assert option in calls[0].split("|")
     (directory,) = (results / "slurm").iterdir()
     assert f"--output={str(directory).replace('%', '%%')}/%A_%a.log" in calls[0].split("|")
-    assert f"'{directory}/manifest.json' 3 2 1" in (directory / "jobs-3.sh").read_text()
+    assert f"'{directory}/manifest.json' 3 2 1 60" in (directory / "jobs-3.sh").read_text()
     runs = read_manifest(directory / "manifest.json")
     assert [run.run_id for run in runs] == [run.run_id for run in plan(grid)]
 
@@ -67,12 +67,15 @@ def test_what_is_queued_is_not_sent_again(
     grid = ["scale=smoke", "seed=range(0,4)", f"paths.results={tmp_path}", "slurm.pack=2"]
     assert main([*grid, "action=submit"]) == 0
     (fake / "squeue").write_text("#!/bin/sh\necho 1\n")  # the second job is still there
-    time.sleep(1)  # a submission's folder is named by the second
     assert main([*grid, "action=submit"]) == 0
     assert "2 are queued already; 2 runs in 1 jobs" in capsys.readouterr().out
     (fake / "sbatch").write_text("#!/bin/sh\necho 'Invalid account' >&2; exit 1\n")
-    (fake / "squeue").write_text("#!/bin/sh\nexit 1\n")
-    time.sleep(1)
+    (fake / "squeue").write_text("#!/bin/sh\necho 'out of order' >&2; exit 1\n")
+    with pytest.raises(ConfigError, match="squeue does not say what is queued"):
+        main([*grid, "action=submit"])
+    (fake / "squeue").write_text("#!/bin/sh\necho 'Invalid job id specified' >&2; exit 1\n")
+    for file in tmp_path.glob("slurm/*/manifest.json"):
+        file.unlink()  # somebody tidied up
     with pytest.raises(ConfigError, match="sbatch refused: Invalid account"):
         main([*grid, "action=submit"])
 
@@ -109,7 +112,7 @@ def test_a_manifest_edited_by_hand_is_refused(
     assert read_manifest(path) == [_as_read(run) for run in runs]
     path.write_text(change(path.read_text())) if change else path.unlink()
     with pytest.raises(ConfigError, match=f"{words}.*submit again"):
-        slurm.main([str(path), "0", "1", "1"])
+        slurm.main([str(path), "0", "1", "1", "60"])
     assert not (tmp_path / "runs").exists()
 
 

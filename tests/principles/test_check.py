@@ -77,6 +77,7 @@ def test_an_unscaled_key_breaks_principle_5() -> None:
         ("one", "relu", "break"),
         ("power", "relu", "pass"),
         ("power", "exp", "break"),
+        ("one", "softplus", "break"),
     ],
 )
 def test_growth_needs_a_normalization_that_follows(
@@ -102,6 +103,18 @@ def test_position_comes_from_somewhere() -> None:
     assert "depend on its neighbours" in conv.reason
 
 
+@pytest.mark.parametrize("factor", [1.4, 5.0])
+def test_growth_that_overflows_at_every_length_is_growth(factor: float) -> None:
+    overrides = ["model/evolution=constant", f"model.factor={factor}", "model/normalization=one"]
+    assert line(check(compose(overrides)), "P6").verdict == "break"
+
+
+def test_a_fixed_householder_still_turns_keys_by_the_input() -> None:
+    config = compose(["model=gla", "model/evolution=householder_key_fixed"])
+    assert line(check(config), "P2").verdict == "warn"
+
+
+@pytest.mark.slow
 def test_every_choice_can_be_checked() -> None:
     from coefdyn.training.config import options
 
@@ -139,7 +152,7 @@ def test_strict_fails_on_a_break_only(capsys: pytest.CaptureFixture[str]) -> Non
         (["models=[gla,transformer]"], "models has transformer; choose from deltanet"),
         (["models=[gla]", "out=x.png"], "out draws one design"),
         (["out=design.txt"], "out=design.txt cannot be written"),
-        (["out=x.png", "tokens=[99]"], "must be whole numbers from 0 to 15"),
+        (["out=x.png", "tokens=[99]"], "must be a list of whole numbers from 0 to 15"),
         (["model/scaling=step_size"], "choose model/evolution from"),
         (["model=transformer"], "transformer"),
     ],

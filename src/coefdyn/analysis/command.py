@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from coefdyn.analysis.figures import STEMS
+from coefdyn.analysis.figures import STEMS, drawing
 from coefdyn.analysis.report import judge, page
 from coefdyn.analysis.store import LENGTHS, Shelf
 from coefdyn.errors import ConfigError
@@ -34,7 +34,7 @@ def figure(arguments: Sequence[str]) -> int:
         if keys[name] not in choices:
             raise ConfigError(f"{name}={keys[name]} is not known; choose from {', '.join(choices)}")
     narrower = [a for a in arguments if a not in own and a.partition("=")[0] not in names]
-    shelf = Shelf(Path(keys["results"]), keys["scale"])
+    shelf = Shelf(_directory(keys), keys["scale"])
     everything = keys["experiment"] == "all"
     stems = [s for s in STEMS if shelf.has(s)] if everything else [keys["experiment"]]
     if not stems:
@@ -43,8 +43,18 @@ def figure(arguments: Sequence[str]) -> int:
         for stem in stems:
             _make_tables(shelf, stem, keys, narrower)
     for stem in stems:
-        print(shelf.save(stem, shelf.draw(stem)[1]))
+        absent = [name for name in drawing(stem).needs if name != stem and not shelf.has(name)]
+        if absent:
+            print(f"{stem}: not drawn, for want of {', '.join(absent)}", file=sys.stderr)
+        else:
+            print(shelf.save(stem, shelf.draw(stem)[1]))
     return 0
+
+
+def _directory(keys: dict[str, str]) -> Path:
+    if not isinstance(keys["results"], str):
+        raise ConfigError(f"results={keys['results']} must be a directory")
+    return Path(keys["results"])
 
 
 def _make_tables(shelf: Shelf, stem: str, keys: dict[str, str], narrower: list[str]) -> None:
@@ -56,7 +66,7 @@ def _make_tables(shelf: Shelf, stem: str, keys: dict[str, str], narrower: list[s
     records = {r.run_id: read_record(folder(results, r.run_id) / "record.json") for r in runs}
     missing = sum(record is None for record in records.values())
     if missing < len(runs) and (not missing or keys["source"] == "records"):
-        shelf.write(stem, runs, records)
+        shelf.write(stem, runs, records, narrower)
         if missing:
             print(f"{stem}: {missing} of {len(runs)} runs are missing", file=sys.stderr)
         return
@@ -74,7 +84,7 @@ def report(arguments: Sequence[str]) -> int:
     keys = settings(compose(arguments, "report"))
     if keys["format"] not in ("page", "json", "table"):
         raise ConfigError(f"format={keys['format']} is not known; choose from page, json, table")
-    results = Path(keys["results"])
+    results = _directory(keys)
     shelves = [
         shelf for name in ("lite", "paper", "smoke") if (shelf := Shelf(results, name)).stems()
     ]

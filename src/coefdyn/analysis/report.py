@@ -14,10 +14,11 @@ import pandas as pd
 from coefdyn.analysis.claims import CLAIMS
 from coefdyn.analysis.store import LENGTHS, Shelf
 from coefdyn.analysis.tables import AXES, TUNED
+from coefdyn.errors import ConfigError
 
 TEMPLATE = Path(__file__).with_name("report.html")
 SHOWN = ["accuracy", "accuracy_macro", "near_zero", "near_one", "guarded_rows", *TUNED,
-         "lr_at_edge", "runs", "diverged", "chance"]  # fmt: skip
+         "lr_at_edge", "runs", "missing", "diverged", "chance"]  # fmt: skip
 OF_A_RUN = [*TUNED, "status", "accuracy", "accuracy_macro", "accuracy_best", "near_zero", "run_id"]
 
 
@@ -103,7 +104,8 @@ def _provenance(shelf: Shelf, stem: str) -> str:
     )
     torch = ", ".join(sorted({v["torch"] for v in found["versions"]}))
     lacking = f", {found['missing']} missing" * bool(found["missing"])
-    runs = f"{found['runs']} runs{lacking}, {found['hours']:g} h in all"
+    narrowed = f" ({' '.join(found['narrowed'])} only)" * bool(found.get("narrowed"))
+    runs = f"{found['runs']} runs{narrowed}{lacking}, {found['hours']:g} h in all"
     return escape(f"{runs}; commit {commits}; torch {torch}; {devices}")
 
 
@@ -116,7 +118,9 @@ def _points(shelf: Shelf) -> list[dict[str, Any]]:
         runs = shelf.read(f"{stem}_runs")
         groups = dict(iter(runs.groupby(AXES, dropna=False)))
         for point in shelf.read(stem).to_dict("records"):
-            group = groups[tuple(point[name] for name in AXES)]
+            group = groups.get(tuple(point[name] for name in AXES))
+            if group is None:
+                raise ConfigError(f"{shelf.path(stem)} and its _runs disagree; make them again")
             rows.append(
                 {
                     "cells": [shelf.scale, stem, *(_plain(point[n]) for n in (*AXES, *SHOWN))],

@@ -22,7 +22,9 @@ from coefdyn.analysis.tables import (
     write_table,
     zero_table,
 )
+from coefdyn.errors import ConfigError
 from coefdyn.experiments.grid import Run
+from coefdyn.training.record import write_atomically
 
 LENGTHS, ZEROS = "principle1_throughput", "principle2_2_zeros_index"
 
@@ -44,15 +46,21 @@ class Shelf:
         """Those that can be drawn."""
         return [s for s in STEMS if all(self.has(name) for name in drawing(s).needs)]
 
-    def write(self, stem: str, runs: Sequence[Run], records: Records) -> None:
-        """The tables of an experiment, from its records."""
+    def write(
+        self, stem: str, runs: Sequence[Run], records: Records, narrowed: Sequence[str] = ()
+    ) -> None:
+        """The tables of an experiment, from its records. `narrowed`: by which overrides."""
         rows = run_table(runs, records)
         points = point_table(rows, runs)
         write_table(self.path(f"{stem}_runs"), rows)
         write_table(self.path(stem), points)
         if stem == "principle2_2_zeros":
-            write_table(self.path(ZEROS), zero_table(points, records))
-        self._sidecar(stem).write_text(json.dumps(provenance(records), indent=1) + "\n")
+            zeros = zero_table(points, records)
+            self.path(ZEROS).unlink(missing_ok=True)
+            if len(zeros):
+                write_table(self.path(ZEROS), zeros)
+        found = provenance(records) | {"narrowed": list(narrowed)}
+        write_atomically(self._sidecar(stem), json.dumps(found, indent=1) + "\n")
 
     def read(self, name: str) -> pd.DataFrame:
         columns = {LENGTHS: LENGTH_COLUMNS, ZEROS: ZERO_COLUMNS}.get(name, POINT_COLUMNS)
@@ -67,7 +75,10 @@ class Shelf:
 
     def provenance(self, stem: str) -> dict[str, Any]:
         path = self._sidecar(stem)
-        found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        try:
+            found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        except ValueError as error:
+            raise ConfigError(f"{path} cannot be read; make the tables again") from error
         return found
 
     def draw(self, stem: str) -> tuple[Drawing, Figure]:

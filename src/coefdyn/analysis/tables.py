@@ -1,5 +1,6 @@
 """From records to tables: a row per run, and a row per grid point, best of lr x weight decay."""
 
+import copy
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ import pandas as pd
 
 from coefdyn.errors import ConfigError
 from coefdyn.experiments.grid import Run
+from coefdyn.training.record import name_of, write_atomically
 
 AXES = ["task", "model", "evolution", "scaling", "readout", "normalization", "block", "post_norm",
         "preprocess", "position", "n_heads", "n_state", "seq_len", "seed"]  # fmt: skip
@@ -65,17 +67,22 @@ def _row(run: Run, record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def point_table(runs: pd.DataFrame, planned: Sequence[Run]) -> pd.DataFrame:
-    """A row per grid point: the run with the best accuracy, and what the others were like.
+    """A row per grid point: the run with the best accuracy, and what the others were like. A run
+    that diverged is the best only where all did.
 
     `lr_at_edge` says when the best learning rate is the smallest or largest that was tried: a wider
     grid might have found a better one (else: inside, or only, where one was tried). Of equal
     accuracies the smallest learning rate is taken.
     """
+    _check_axes(planned)
     wanted = pd.DataFrame([_axes(run) for run in planned], columns=AXES)
     sizes = wanted.groupby(AXES, sort=False, dropna=False).size()
     rows = []
     for key, group in runs.groupby(AXES, sort=False, dropna=False):
-        best = group.sort_values(["accuracy", *TUNED], ascending=[False, True, True]).iloc[0]
+        ranked = group.assign(failed=group["status"] == "diverged").sort_values(
+            ["failed", "accuracy", *TUNED], ascending=[True, False, True, True]
+        )
+        best = ranked.iloc[0]
         rates = sorted(group["lr"].unique())
         edge = (
             {rates[0]: "smallest", rates[-1]: "largest"} if len(rates) > 1 else {rates[0]: "only"}
@@ -91,6 +98,21 @@ def point_table(runs: pd.DataFrame, planned: Sequence[Run]) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows, columns=POINT_COLUMNS)
+
+
+def _check_axes(planned: Sequence[Run]) -> None:
+    """Runs of one point may differ in what is tuned only."""
+    seen: dict[tuple[Any, ...], str] = {}
+    for run in planned:
+        rest = copy.deepcopy(dict(run.settings))
+        for name in TUNED:
+            rest["optimizer"].pop(name)
+        name = name_of(rest)
+        if seen.setdefault(tuple(_axes(run).values()), name) != name:
+            raise ConfigError(
+                f"the grid varies what tables have no column for ({' '.join(run.point)}); "
+                f"they have {', '.join([*AXES, *TUNED])}"
+            )
 
 
 def _axes(run: Run) -> dict[str, Any]:
@@ -136,7 +158,7 @@ def provenance(records: Records) -> dict[str, Any]:
 
 def write_table(path: Path, table: pd.DataFrame) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+    write_atomically(path, table.to_csv(index=False, float_format="%.6g", lineterminator="\n"))
 
 
 def read_table(path: Path, columns: Sequence[str], scale: str) -> pd.DataFrame:

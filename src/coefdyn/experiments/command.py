@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from coefdyn.errors import ConfigError
 from coefdyn.experiments.grid import Run, differences, plan
@@ -43,8 +44,19 @@ def main(arguments: Sequence[str]) -> int:
     """Exit code: for run and status 1 unless everything is recorded; for plan and submit 0."""
     own = [a for a in arguments if a.partition("=")[0].partition(".")[0] in OWN_KEYS]
     given = settings(compose(own, "sweep"))
+    if not isinstance(given["slurm"], dict):
+        raise ConfigError(
+            f"slurm={given['slurm']} must be a section; set slurm.partition and so on"
+        )
     keys = Keys(**given | {"slurm": Options(**given["slurm"])})
     runs = plan([a for a in arguments if a not in own])
+    if any(run.settings["force"] for run in runs):
+        raise ConfigError(
+            "force=true is for train.py: a sweep does what is missing; delete the folders of runs "
+            "to do them again"
+        )
+    if not runs:
+        raise ConfigError("the grid has no points; look at the ranges and lists given")
     return ACTIONS[keys.action](runs, keys)
 
 
@@ -72,7 +84,7 @@ def _run(runs: Sequence[Run], keys: Keys) -> int:
 
 def _submit(runs: Sequence[Run], keys: Keys) -> int:
     todo = _todo(runs)
-    name = runs[0].choices["experiment"]
+    name = runs[0].choices.get("experiment", "None")
     name = "sweep" if name == "None" else name
     said = submit(todo, name, keys.slurm) if todo else "every run is recorded; nothing to submit"
     print(json.dumps({"submitted": said}) if keys.format == "json" else said)
@@ -113,7 +125,10 @@ def _row(run: Run, at: State) -> dict[str, object]:
 
 
 def _at_work(run: Run) -> str:
-    owner = owner_of(folder(run.results, run.run_id))
+    try:
+        owner = owner_of(folder(run.results, run.run_id))
+    except OSError:
+        return "claimed, but the claim cannot be read"
     done = epochs(run.results, run.run_id)
     return f"epoch {done}/{run.settings['trainer']['max_epochs']}, {owner}" if owner else ""
 
@@ -127,6 +142,6 @@ def _print_table(runs: Sequence[Run], found: dict[str, State], every: bool) -> N
         why = last_error(run.results, run.run_id) if at == "failed" else ""
         why = why or (_at_work(run) if at == "missing" else "")
         if every or at in ("failed", "diverged") or why:
-            table.add_row(run.run_id, at, points[run.run_id], why)
+            table.add_row(*map(Text, (run.run_id, at, points[run.run_id], why)))
     if table.row_count:
         Console(width=None if sys.stdout.isatty() else 160).print(table)

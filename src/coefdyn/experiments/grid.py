@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 
 from coefdyn.errors import ConfigError
 from coefdyn.training.build import build
-from coefdyn.training.config import Config, Draft, draft, is_group, sweep_points
+from coefdyn.training.config import Config, Draft, draft, is_composed, sweep_points
 from coefdyn.training.record import name_of
 
 
@@ -41,9 +41,14 @@ def plan(overrides: Sequence[str]) -> list[Run]:
     points = sweep_points(overrides)
     fixed = set(points[0]).intersection(*points) if points else set()
     drafts: dict[tuple[str, ...], Draft] = {}
+    chosen = [part for point in points[:1] for part in point if part.startswith("experiment=")]
+    if chosen and any(set(chosen).isdisjoint(point) for point in points):
+        raise ConfigError(
+            "experiment takes one name: each has a grid of its own; plan them in turn"
+        )
     found: dict[str, Run] = {}
     for point in points:
-        values = [part for part in point if part not in fixed and not is_group(part)]
+        values = [part for part in point if part not in fixed and not is_composed(part)]
         groups = tuple(part for part in point if part not in values)
         if groups not in drafts:
             composed = draft(groups)

@@ -8,6 +8,7 @@ import contextlib
 import multiprocessing as mp
 import os
 import signal
+import sys
 import threading
 import time
 from collections import Counter, deque
@@ -16,14 +17,21 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+import torch
+
 from coefdyn.errors import ConfigError
 from coefdyn.experiments.grid import Run
 from coefdyn.experiments.progress import Progress
 from coefdyn.experiments.store import folder, write_error
 from coefdyn.experiments.worker import Outcome, attempt
+from coefdyn.training.claim import owner_of
 
 PATIENCE = 3  # deaths of a worker at the same place of a run, or before its first
-POLL = 1.0  # seconds between two looks at what others do
+POLL = 1.0  # seconds between two looks at the workers
+LOOK = 5.0  # seconds between two looks at what others do
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+NO_RUN = ("", 0)
+TIRED = 75  # exit code of a worker that wants to be replaced
 SECONDS_TO_SAVE = 60.0  # for workers that are asked to end
 
 
@@ -35,9 +43,12 @@ class StoppedError(Exception):
         self.exit_code = 128 + number
 
 
-def run_all(runs: Sequence[Run], jobs: int, progress: Progress) -> None:
-    """Do every run; what came of each is in its folder."""
-    pool = _Pool(deque(runs), progress)
+def run_all(
+    runs: Sequence[Run], jobs: int, progress: Progress, seconds_to_save: float = SECONDS_TO_SAVE
+) -> None:
+    """Do every run; what came of each is in its folder. Asked to end, workers are given
+    `seconds_to_save`."""
+    pool = _Pool(deque(runs), progress, seconds_to_save=seconds_to_save)
     with _stopped_by_signals():
         try:
             pool.start(min(jobs, len(runs)))
@@ -65,6 +76,8 @@ class _Pool:
     workers: list[_Worker] = field(default_factory=list)
     deaths: Counter[tuple[str, int]] = field(default_factory=Counter)
     jobs: int = 0
+    looked: float = 0.0
+    seconds_to_save: float = SECONDS_TO_SAVE
 
     def start(self, jobs: int) -> None:
         self.jobs = jobs
@@ -73,7 +86,7 @@ class _Pool:
     def _new_worker(self, number: int) -> _Worker:
         ours, theirs = mp.get_context("spawn").Pipe()
         process = mp.get_context("spawn").Process(target=_work, args=(theirs,), daemon=True)
-        with _environment(number, self.jobs):
+        with _environment(number, self.jobs), _deaf_to_interrupts():
             process.start()
         theirs.close()
         return _Worker(number, process, ours)
@@ -86,20 +99,24 @@ class _Pool:
                 with contextlib.suppress(OSError):  # it is dead; its end of the pipe says so below
                     worker.connection.send(worker.run)
         self.progress.show({w.number: (w.run, w.since) for w in self.workers if w.run})
-        before = time.monotonic()
         for connection in wait([w.connection for w in self.workers], timeout=POLL):
             worker = next(w for w in self.workers if w.connection is connection)
             try:
-                self._hear(worker, worker.connection.recv())
+                outcome = worker.connection.recv()
             except (EOFError, OSError):
                 self._bury(worker)
-        if self.waiting and time.monotonic() - before >= POLL / 2:
-            self.queue.extend(self.waiting)  # it may be free or finished by now
-            self.waiting.clear()
+            else:
+                self._hear(worker, outcome)
+        if self.waiting and time.monotonic() - self.looked >= LOOK:
+            self.looked = time.monotonic()
+            free = [run for run in self.waiting if not _is_claimed(run)]
+            self.queue.extend(free)  # or finished by now
+            self.waiting = [run for run in self.waiting if run not in free]
 
     def _hear(self, worker: _Worker, outcome: Outcome | None) -> None:
         if outcome is None:  # its imports are done
             worker.ready = True
+            self.deaths.pop(NO_RUN, None)
             return
         run, worker.run = worker.run, None
         assert run is not None
@@ -109,17 +126,20 @@ class _Pool:
             self.progress.finished(run, outcome, time.monotonic() - worker.since)
 
     def _bury(self, worker: _Worker) -> None:
+        worker.process.join(SECONDS_TO_SAVE)
+        worker.process.kill()
         worker.process.join()
         worker.connection.close()
         run, code = worker.run, worker.process.exitcode
-        place = (run.run_id, _saved_at(run)) if run else ("", 0)
-        self.deaths[place] += 1
+        place = (run.run_id, _saved_at(run)) if run else NO_RUN
+        self.deaths[place] += code != TIRED
         if self.deaths[place] >= PATIENCE:
             how = f"the worker ended with code {code} {PATIENCE} times in a row at the same place"
             if run is None:
                 raise ConfigError(f"{how}, before its first run; its messages are above")
             hint = "; -9 is most often a lack of memory" if code == -signal.SIGKILL else ""
-            write_error(run.results, run.run_id, how + hint)
+            with contextlib.suppress(OSError):
+                write_error(run.results, run.run_id, how + hint)
             self.progress.finished(run, Outcome("failed", how + hint), 0.0)
         elif run is not None:
             self.queue.appendleft(run)
@@ -127,14 +147,23 @@ class _Pool:
 
     def end(self) -> None:
         """Workers at work save what they have; the others just end."""
+        for number in SIGNALS:  # a second one must not take the place of the first
+            signal.signal(number, signal.SIG_IGN)
         for worker in self.workers:
             if worker.run:
                 worker.process.terminate()
             worker.connection.close()
-        deadline = time.monotonic() + SECONDS_TO_SAVE
+        deadline = time.monotonic() + self.seconds_to_save
         for worker in self.workers:
             worker.process.join(max(0.0, deadline - time.monotonic()))
             worker.process.kill()
+
+
+def _is_claimed(run: Run) -> bool:
+    try:
+        return owner_of(folder(run.results, run.run_id)) is not None
+    except OSError:
+        return True
 
 
 def _saved_at(run: Run) -> int:
@@ -154,8 +183,6 @@ def cores() -> int:
 @contextlib.contextmanager
 def _environment(number: int, jobs: int) -> Iterator[None]:
     """What a worker inherits: its share of the cores, and one of the GPUs if there are several."""
-    import torch
-
     before = dict(os.environ)
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores() // jobs)))
     gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
@@ -171,12 +198,22 @@ def _environment(number: int, jobs: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """What starts here ignores Ctrl-C from its first moment: the pool hears it, and asks by
+    SIGTERM."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
 def _stopped_by_signals() -> Iterator[None]:
     def stop(number: int, _: Any) -> None:
         raise StoppedError(number)
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-    before = {number: signal.signal(number, stop) for number in numbers}
+    before = {number: signal.signal(number, stop) for number in SIGNALS}
     try:
         yield
     finally:
@@ -186,13 +223,15 @@ def _stopped_by_signals() -> Iterator[None]:
 
 def _work(connection: Connection) -> None:
     """A worker's life: runs come in, outcomes go out, until the pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the pool, which asks by SIGTERM
     threading.Thread(target=_end_with_the_pool, daemon=True).start()
     prepare_process()
-    connection.send(None)
     with contextlib.suppress(EOFError, OSError):
+        connection.send(None)
         while True:
-            connection.send(attempt(connection.recv()))
+            outcome = attempt(connection.recv())
+            connection.send(outcome)
+            if outcome.end == "failed" and torch.cuda.is_initialized():
+                sys.exit(TIRED)  # an error on a GPU may have spoilt it for this process
 
 
 def _end_with_the_pool() -> None:

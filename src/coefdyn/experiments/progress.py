@@ -1,5 +1,6 @@
 """What a person sees of a sweep that runs: a live table, or lines where there is no terminal."""
 
+import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -37,7 +38,8 @@ class Progress:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.live.stop()
+        with contextlib.suppress(OSError):
+            self.live.stop()
 
     def finished(self, run: Run, outcome: Outcome, seconds: float) -> None:
         self.counts[outcome.end] += 1
@@ -50,7 +52,8 @@ class Progress:
             number = sum(self.counts.values())
             line = f"{number}/{self.total} {run.run_id} {outcome.text}, {seconds:.0f} s: "
             text = line + self.points[run.run_id] + self._eta()
-            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            with contextlib.suppress(OSError):  # a full disk under a log must not stop the sweep
+                self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def show(self, busy: Mapping[int, tuple[Run, float]]) -> None:
         """`busy`: what each worker is at, and since when."""
@@ -61,14 +64,16 @@ class Progress:
         for number, (run, since) in sorted(busy.items()):
             epoch = f"{epochs(run.results, run.run_id)}/{run.settings['trainer']['max_epochs']}"
             spent = _duration(self.shown - since)
-            table.add_row(str(number), run.run_id, self.points[run.run_id], epoch, spent)
+            cells = (str(number), run.run_id, self.points[run.run_id], epoch, spent)
+            table.add_row(*map(Text, cells))
         number = sum(self.counts.values())
         counts = ", ".join(f"{count} {name}" for name, count in self.counts.items())
         gone = _duration(self.shown - self.started)
         line = Text(f"{number} of {self.total}: {counts}; {gone} gone{self._eta()}")
         failure = [Text(self.last_failure, style="red")] if self.last_failure else []
         bar = ProgressBar(total=self.total, completed=number)
-        self.live.update(Group(table, bar, line, *failure), refresh=True)
+        with contextlib.suppress(OSError):
+            self.live.update(Group(table, bar, line, *failure), refresh=True)
 
     def _eta(self) -> str:
         """Runs of one task take about as long as each other; of others, the mean has to do."""

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -80,10 +81,15 @@ def submit(runs: Sequence[Run], name: str, options: Options) -> str:
     note = f"{len(runs) - len(fresh)} are queued already; " if len(fresh) < len(runs) else ""
     if not fresh:
         return f"{note}nothing to submit"
-    directory = fresh[0].results.resolve() / "slurm" / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    directory.mkdir(parents=True)
-    manifest = directory / "manifest.json"
-    write_manifest(manifest, fresh)
+    stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
+    directory = fresh[0].results.resolve() / "slurm" / f"{name}-{stamp}"
+    try:
+        directory.mkdir(parents=True)
+        write_manifest(directory / "manifest.json", fresh)
+    except OSError as error:
+        raise ConfigError(
+            f"paths.results={fresh[0].results} cannot be written to: {error.strerror}"
+        ) from error
     jobs = -(-len(fresh) // options.pack)
     ids: dict[str, int] = {}  # array -> its first job among all
     for first in range(0, jobs, _max_array()):
@@ -100,7 +106,7 @@ def _sbatch(directory: Path, name: str, first: int, size: int, options: Options)
     """Queue an array of `size` jobs, the first of which is number `first` of the manifest."""
     script = directory / f"jobs-{first}.sh"
     command = [sys.executable, "-m", "coefdyn.experiments.slurm", str(directory / "manifest.json")]
-    numbers = [str(first), str(options.pack), str(options.jobs)]
+    numbers = [str(n) for n in (first, options.pack, options.jobs, options.grace)]
     # exec: the signals that SLURM sends to the script reach the process that knows what to do.
     script.write_text(f"#!/bin/bash\nexec {shlex.join([*command, *numbers])}\n")
     limit = f"%{options.max_parallel}" if options.max_parallel else ""
@@ -139,21 +145,32 @@ def _queued(place: Path) -> set[str]:
     """Names of the runs in submissions from here that SLURM has not done with."""
     names: set[str] = set()
     for file in place.glob("*/jobs.json"):
-        submitted = json.loads(file.read_text())
-        runs = [
-            run["run_id"] for run in json.loads((file.parent / "manifest.json").read_text())["runs"]
-        ]
-        for array, first in submitted["arrays"].items():
-            done = subprocess.run(
-                ["squeue", "--noheader", "--array", "--job", array, "--format=%K"],
-                capture_output=True,
-                text=True,
-                check=False,  # it fails for a job that is long over
-            )
-            for index in done.stdout.split():
-                if index.isdigit():
-                    names.update(_share(runs, first + int(index), submitted["pack"]))
+        try:
+            submitted = json.loads(file.read_text())
+            frozen = json.loads((file.parent / "manifest.json").read_text())["runs"]
+            runs = [run["run_id"] for run in frozen]
+            arrays, pack = submitted["arrays"], submitted["pack"]
+        except (OSError, ValueError, KeyError, TypeError):  # no submission any more
+            continue
+        for array, first in arrays.items():
+            for index in _indices(array):
+                names.update(_share(runs, first + index, pack))
     return names
+
+
+def _indices(array: str) -> list[int]:
+    """Of the jobs of an array that are queued or run."""
+    done = subprocess.run(
+        ["squeue", "--noheader", "--array", "--job", array, "--format=%K"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    over = "invalid job id" in done.stderr.lower()  # long over, and forgotten
+    if done.returncode and not over:
+        why = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        raise ConfigError(f"squeue does not say what is queued ({why}); try again")
+    return [int(index) for index in done.stdout.split() if index.isdigit()]
 
 
 def _share(items: Sequence[Any], job: int, pack: int) -> Sequence[Any]:
@@ -195,7 +212,7 @@ def _digest(runs: Sequence[Mapping[str, Any]]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """One job of an array. Exit code: 0 if all its runs are recorded, 1 if not."""
-    path, first, pack, jobs = Path(arguments[0]), *map(int, arguments[1:])
+    path, first, pack, jobs, grace = Path(arguments[0]), *map(int, arguments[1:])
     index = int(os.environ.get("SLURM_ARRAY_TASK_ID", 0))
     share = _share(read_manifest(path), first + index, pack)
     todo = [run for run in share if state(run.results, run.run_id) in ("missing", "failed")]
@@ -203,7 +220,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if todo:
             with Progress(todo, jobs) as progress:
-                run_all(todo, jobs, progress)
+                run_all(todo, jobs, progress, max(5.0, grace - 15.0))
     except StoppedError as stopped:
         print(f"{stopped}: saved", file=sys.stderr, flush=True)
         if stopped.exit_code == 128 + signal.SIGUSR1:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
+from coefdyn.errors import ConfigError
 from coefdyn.training.record import read_record, write_atomically
 
 State = Literal["done", "diverged", "failed", "missing"]
@@ -16,7 +17,10 @@ def folder(results: Path, run_id: str) -> Path:
 
 def state(results: Path, run_id: str) -> State:
     """done and diverged have a record; failed left an error instead; missing is all the rest."""
-    record = read_record(folder(results, run_id) / "record.json")
+    try:
+        record = read_record(folder(results, run_id) / "record.json")
+    except ConfigError:  # whoever does the run says why, and the others go on
+        return "failed"
     if record is not None:
         return "diverged" if record["status"] == "diverged" else "done"
     return "failed" if (folder(results, run_id) / "error.txt").exists() else "missing"
@@ -37,8 +41,14 @@ def write_error(results: Path, run_id: str, text: str) -> None:
 
 
 def last_error(results: Path, run_id: str) -> str:
-    """The last line of a failed run's traceback."""
-    lines = (folder(results, run_id) / "error.txt").read_text().strip().splitlines()
+    """The last line of a failed run's traceback, or what is wrong with its record."""
+    try:
+        read_record(folder(results, run_id) / "record.json")
+        lines = (folder(results, run_id) / "error.txt").read_text().strip().splitlines()
+    except ConfigError as error:
+        return str(error)
+    except OSError:  # somebody has just begun it again
+        return ""
     return lines[-1] if lines else ""
 
 

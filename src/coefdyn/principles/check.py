@@ -95,7 +95,8 @@ def _implementation(design: Design, head: int, value: int) -> Line:
 
 def _gated(design: Design) -> bool:
     """Whether A_t or b_j can drive a key to zero, depending on the input."""
-    return _learns(design.evolution) or _learns(design.scaling)
+    turns = design.evolution.has_direction  # by k_t or z_t, whatever its strength
+    return turns or _learns(design.evolution) or _learns(design.scaling)
 
 
 def _learns(slot: nn.Module) -> bool:

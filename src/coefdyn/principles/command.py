@@ -43,6 +43,8 @@ def main(arguments: Sequence[str]) -> int:
 
         try:
             picture(config, check(config), keys["tokens"]).savefig(Path(keys["out"]), dpi=160)
+        except ConfigError:
+            raise
         except (OSError, ValueError) as error:
             raise ConfigError(f"out={keys['out']} cannot be written: {error}") from error
         print(keys["out"], file=sys.stderr)

@@ -113,7 +113,7 @@ def coefficient_growth(
     mixer, values = mixer_of(config, head_dimension, heads=2), []
     for length in lengths:
         weights = normalized_coefficients(mixer, random_input(mixer, 2, length))
-        rows = weights[:, :, 3 * length // 4 :].abs().nan_to_num(math.inf).amax(-1)
+        rows = weights[:, :, 3 * length // 4 :].abs().nan_to_num(math.inf, math.inf).amax(-1)
         values.append(float(rows.flatten().median()))
     return Trend(tuple(lengths), tuple(values))
 

@@ -1,7 +1,7 @@
 """A design in one panel: coefficients, readout, spectrum, variance and growth."""
 
 import math
-from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -30,7 +30,7 @@ COLOURS = {"pass": "#009E73", "warn": "#B8860B", "break": "#D55E00"}
 STEPS = 32
 
 
-def picture(config: Config, report: Report, tokens: Sequence[int] | None = None) -> Figure:
+def picture(config: Config, report: Report, tokens: Any = None) -> Figure:
     head = config.values.model.n_state // config.values.model.n_heads
     with paper_style():
         figure = Figure(figsize=(PAGE * 1.15, 5.2), layout="constrained")
@@ -47,17 +47,18 @@ def picture(config: Config, report: Report, tokens: Sequence[int] | None = None)
 
 
 @torch.no_grad()
-def weights_of(config: Config, head: int, tokens: Sequence[int] | None) -> Float[Tensor, "i j"]:
+def weights_of(config: Config, head: int, tokens: Any) -> Float[Tensor, "i j"]:
     """alpha/eta of the first head: on random input, or of layer 1 on tokens, at initial weights."""
     if tokens is None:
         mixer = mixer_of(config, head)
         return normalized_coefficients(mixer, random_input(mixer, 1, STEPS))[0, 0]
     model = build(config).double().eval()
     size = model.embedding.num_embeddings
-    if not tokens or not all(type(token) is int and 0 <= token < size for token in tokens):
-        raise ConfigError(f"tokens={list(tokens)} must be whole numbers from 0 to {size - 1}")
+    whole = isinstance(tokens, list) and all(type(token) is int for token in tokens)
+    if not whole or not tokens or not 0 <= min(tokens) <= max(tokens) < size:
+        raise ConfigError(f"tokens={tokens} must be a list of whole numbers from 0 to {size - 1}")
     block = next(blocks_of(model))
-    x = block.norm(model.embed(torch.tensor([list(tokens)])))
+    x = block.norm(model.embed(torch.tensor([tokens])))
     return normalized_coefficients(block.mixer, block.mixer.projected(x))[0, 0]
 
 

@@ -135,17 +135,26 @@ def owner_of(directory: Path) -> Owner | None:
     newest = _newest(directory)
     if newest is None:
         return None
-    with contextlib.suppress(FileNotFoundError):  # released just now
-        owner = _read(newest)
-        if _alive(owner, newest):
-            return owner or Owner("?", "?", 0, "?", None, 0, "?")
-    return None
+    try:
+        return _living_owner(newest)
+    except FileNotFoundError:  # released just now
+        return None
+
+
+def _living_owner(claim: Path) -> Owner | None:
+    owner = _read(claim)
+    if not _alive(owner, claim):
+        return None
+    return owner or Owner("?", "?", 0, "?", None, 0, "?")
 
 
 def _take(directory: Path) -> Claim:
     directory.mkdir(parents=True, exist_ok=True)
     newest = _newest(directory)
-    owner = owner_of(directory)
+    try:
+        owner = None if newest is None else _living_owner(newest)
+    except FileNotFoundError:  # a claim that ends while it is looked at: others may be quicker
+        raise ClaimedError(f"run {directory.name} has changed hands just now") from None
     if owner is not None:
         raise ClaimedError(f"run {directory.name} is in the hands of {owner}")
     mine = this_process()
@@ -166,7 +175,7 @@ def _take(directory: Path) -> Claim:
 
 def _appear(path: Path, text: str) -> None:
     """A whole file at once, if there is none."""
-    draft = path.with_name(f"{uuid.uuid4().hex}.partial")
+    draft = path.with_name(f"claim.{uuid.uuid4().hex}.partial")
     try:
         draft.write_text(text)
         os.link(draft, path)
@@ -174,13 +183,19 @@ def _appear(path: Path, text: str) -> None:
         raise
     except OSError:  # a filesystem without links, or one that is full: the next line says which
         with path.open("x") as file:
-            file.write(text)
+            try:
+                file.write(text)
+                file.flush()
+            except OSError:
+                path.unlink()
+                raise
     finally:
         draft.unlink(missing_ok=True)
 
 
 def _claims(directory: Path) -> list[Path]:
-    return sorted(directory.glob("claim.[0-9]*"), key=_number)
+    found = (path for path in directory.glob("claim.*") if path.suffix[1:].isdigit())
+    return sorted(found, key=_number)
 
 
 def _number(path: Path) -> int:
@@ -210,7 +225,7 @@ def _alive(owner: Owner | None, claim: Path) -> bool:
 
 def _filesystem_time(directory: Path) -> float:
     """Now, by the clock that dates the files: the clocks of two machines may differ."""
-    probe = directory / f"{uuid.uuid4().hex}.partial"
+    probe = directory / f"probe.{uuid.uuid4().hex}.partial"
     try:
         probe.touch()
         return probe.stat().st_mtime

@@ -57,10 +57,7 @@ class Draft:
         """
         with _one_sentence_errors():
             for override in overrides:
-                key, value = _key_and_value(override)
-                if isinstance(value, dict):  # would be merged with what the last call has left
-                    return settings(self.with_values(overrides))
-                OmegaConf.update(self.values, key, value, merge=True)
+                OmegaConf.update(self.values, *_key_and_value(override), merge=True)
             return settings(Config(self.values, self.choices))
 
     def settled(self, overrides: Sequence[str]) -> "Draft":
@@ -139,9 +136,11 @@ def sweep_points(overrides: Sequence[str], name: str = "train") -> list[tuple[st
     return [tuple(point) for point in points]
 
 
-def is_group(override: str) -> bool:
-    """Whether an override chooses a file, such as model/readout=relu."""
-    return (CONF / override.partition("=")[0]).is_dir()
+def is_composed(override: str) -> bool:
+    """Whether an override is Hydra's to apply: it chooses a file, such as model/readout=relu, adds
+    or deletes a key, or sets a whole section, which is merged with what is there."""
+    key, _, value = override.partition("=")
+    return (CONF / key).is_dir() or key[0] in "+~" or value.startswith("{")
 
 
 def _composed(overrides: Sequence[str], name: str) -> DictConfig:
@@ -172,6 +171,9 @@ def multirun(arguments: Sequence[str], run: Callable[[Config], int], name: str =
             codes.append(run(Draft(values, choices).with_values([])))
             if codes[-1] > 128:  # asked to end by a signal, which is meant for all
                 sys.exit(codes[-1])
+        except ConfigError as error:
+            print(f"error: {error}", file=sys.stderr)
+            codes.append(1)
         except Exception:  # the record says nothing, so the user must hear of it here
             traceback.print_exc()
             codes.append(1)

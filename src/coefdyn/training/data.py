@@ -37,7 +37,7 @@ class Data(Protocol):
         ...
 
     def metrics(
-        self, module: Training, device: torch.device, chance: float
+        self, module: Training, device: torch.device, chance: float, diverged: bool
     ) -> dict[str, float | None]: ...
 
     def digests(self) -> dict[str, str]: ...
@@ -69,7 +69,7 @@ class ExampleData:
         return self.test.inputs[:count]
 
     def metrics(
-        self, module: Training, device: torch.device, chance: float
+        self, module: Training, device: torch.device, chance: float, diverged: bool
     ) -> dict[str, float | None]:
         """The last test; the best beside it. A run that never had a finite test is at chance."""
         history = module.history
@@ -95,6 +95,11 @@ def _digest(examples: Examples) -> str:
     return digest.hexdigest()[:16]
 
 
+def _exp(value: float) -> float | None:
+    """None where no number is large enough."""
+    return math.exp(value) if value < 700 else None
+
+
 class TextData:
     """The validation split is looked at between epochs, the test split once, at the end."""
 
@@ -117,16 +122,19 @@ class TextData:
         return self.blocks["test"].take(arange(min(count, len(self.blocks["test"])))).inputs
 
     def metrics(
-        self, module: Training, device: torch.device, chance: float
+        self, module: Training, device: torch.device, chance: float, diverged: bool
     ) -> dict[str, float | None]:
         """Perplexity is exp(total negative log-likelihood / tokens) over the whole split; per word,
         the same total is shared by the words of the text."""
         history = module.history
         looks = [row for row in history if "validation/loss" in row]
-        if not looks:
+        if diverged or not looks:
+            last: Row = looks[-1] if looks else {}
             return {"test/accuracy": chance, "test/accuracy_macro": chance,
-                    "test/accuracy_best": chance, "test/loss": None, "train/loss": None,
-                    "test/perplexity": None, "validation/perplexity": None}  # fmt: skip
+                    "test/accuracy_best": chance, "test/loss": None, "test/perplexity": None,
+                    "train/loss": history[-1]["train/loss"] if history else None,
+                    "validation/loss": last.get("validation/loss"),
+                    "validation/perplexity": None}  # fmt: skip
         batches = BlockBatches(self.blocks["test"], 8, device)
         test = module.to(device).look_at("test", batches)
         found: dict[str, float | None] = {**test, "test/accuracy_best": test["test/accuracy"]}
@@ -135,9 +143,9 @@ class TextData:
         for split in ("validation", "test"):
             loss, sidecar = found[f"{split}/loss"], self.sidecars[split]
             assert loss is not None
-            found[f"{split}/perplexity"] = math.exp(loss)
             per_word = loss * (sidecar.tokens - 1) / sidecar.words
-            found[f"{split}/perplexity_word"] = math.exp(per_word)
+            found[f"{split}/perplexity"] = _exp(loss)
+            found[f"{split}/perplexity_word"] = _exp(per_word)
         return found
 
     def digests(self) -> dict[str, str]:

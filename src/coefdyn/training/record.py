@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import subprocess
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -38,7 +39,7 @@ NOT_IN_RUN_ID = (
 )
 # What other code reads of a record.
 REQUIRED = {"run_id", "status", "diverged_at_step", "metrics", "coefficients", "epochs", "chance",
-            "config", "choices", "seconds"}  # fmt: skip
+            "config", "choices", "seconds", "parameters", "git", "versions", "device"}  # fmt: skip
 VERSIONS = ("coefdyn", "torch", "lightning", "numpy", "hydra-core")
 
 
@@ -117,7 +118,7 @@ def write_atomically(path: Path, text: str) -> None:
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A file that takes the place of `path` when it is complete, or not at all."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}.partial")
     try:
         with partial.open("wb") as file:
             yield file

@@ -124,13 +124,22 @@ def _open_directory(directory: Path, config: Config, displace: bool) -> None:
     The record goes last: as long as it is there, the run is the finished one.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    for leftover in directory.glob("*.*.partial"):  # of a process that was killed
-        leftover.unlink(missing_ok=True)
+    for leftover in directory.glob("*.partial"):  # of a process that was killed
+        if not leftover.name.startswith(("claim.", "probe.")) or _is_old(leftover):
+            leftover.unlink(missing_ok=True)
     write_atomically(directory / "config.yaml", OmegaConf.to_yaml(config.values))
     (directory / "error.txt").unlink(missing_ok=True)
     if displace:
         (directory / CHECKPOINT).unlink(missing_ok=True)
         (directory / "record.json").replace(directory / "record.old.json")
+
+
+def _is_old(path: Path) -> bool:
+    """Others look at a run in passing, and take a moment for it."""
+    try:
+        return time.time() - path.stat().st_mtime > 3600
+    except OSError:
+        return False
 
 
 def _run(config: Config, prepared: Prepared, directory: Path, claim: Claim) -> dict[str, Any]:
@@ -146,7 +155,7 @@ def _run(config: Config, prepared: Prepared, directory: Path, claim: Claim) -> d
             write_atomically(directory / "error.txt", traceback.format_exc())
         raise
     write_history(directory / "metrics.csv", module.history)
-    measured = prepared.data.metrics(module, device, prepared.task.chance)
+    measured = prepared.data.metrics(module, device, prepared.task.chance, diverged_at is not None)
     started = time.perf_counter()
     statistics = None
     if diverged_at is None:

@@ -55,8 +55,14 @@ def points_of(tables: Tables, stem: str, **wanted: object) -> pd.DataFrame:
 
 
 def value_of(tables: Tables, stem: str, column: str, **wanted: object) -> float:
-    (value,) = points_of(tables, stem, **wanted)[column].head(1)
-    return float(value)
+    points = points_of(tables, stem, **wanted)
+    if len(points) > 1:
+        raise NotEnoughRunsError(f"{stem} has {len(points)} points where the claim is about one")
+    value = float(points[column].iloc[0])
+    if value != value:
+        words = ", ".join(map(str, wanted.values()))
+        raise NotEnoughRunsError(f"{stem} has no {column} for {words}: all its runs diverged")
+    return value
 
 
 def judged(holds: Any, statistic: str) -> Finding:

@@ -21,6 +21,8 @@ def draw(tables: Tables) -> Figure:
         axes = figure.subplots()
         for form, (label, colour) in FORMS.items():
             rows = table[table["form"] == form].sort_values("length")
+            if len(rows) < 2:
+                continue
             fit = slope(list(rows["length"]), list(rows["milliseconds"]))
             text = f"{label}: slope {fit.slope:.2f}"
             axes.plot(rows["length"], rows["milliseconds"], "o-", color=colour, label=text)

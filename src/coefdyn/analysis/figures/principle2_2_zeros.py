@@ -28,7 +28,7 @@ def draw(tables: Tables) -> Figure:
                 axes.axhline(limit, color="0.3", linestyle="--", linewidth=0.9)
                 axes.annotate(f"$n/H - 1 = {limit}$", (0.02, limit), va="bottom", fontsize=7,
                               xycoords=("axes fraction", "data"))  # fmt: skip
-                axes.set_ylim(-0.3, limit * 1.2 + 0.3)
+                axes.set_ylim(-0.3, 1.2 * max(limit, table["zeros"].max()) + 0.3)
             axes.set(title=task_name(task), xlabel="time index $i$")
         figure.axes[0].set_ylabel(r"number of $|\alpha_{ij}| \leq 10^{-6}$")
         handles, labels = figure.axes[0].get_legend_handles_labels()
