@@ -16,7 +16,7 @@ from coefdyn.training.build import build_mixer
 from coefdyn.training.config import CONF, compose
 
 SUITE = "lengths"
-GRID = [round(2 ** (k / 2)) for k in range(16, 27)]  # 256 to 8192
+GRID = [round(2 ** (k / 2)) for k in range(18, 29)]  # 512 to 16384
 SIZES = ["model=gla", "model.d_model=64", "model.n_state=64", "model.d_value=64", "model.n_heads=4"]
 BARS = {"linear": 1.25, "quadratic": 2.4}  # slopes
 

@@ -30,7 +30,8 @@ def draw_bars(axes: Axes, points: pd.DataFrame, bars: Mapping[str, Bar]) -> None
             axes.annotate(text, (x, row["accuracy"]), ha="center", va="bottom", fontsize=6)
             if row["diverged"]:
                 mark = f"{int(row['diverged'])}/{int(row['runs'])} diverged"
-                axes.annotate(mark, (x, 0.03), ha="center", va="bottom", rotation=90, fontsize=5.5)
+                above = row["accuracy"] + 0.07
+                axes.annotate(mark, (x, above), ha="center", va="bottom", rotation=90, fontsize=6)
     axes.set_xticks(range(len(READOUT_ORDER)), [READOUTS[name][0] for name in READOUT_ORDER])
     accuracy_axis(axes, points["chance"].iloc[0] if len(points) else None, beside=True)
     axes.set_ylim(0, 1.12)
