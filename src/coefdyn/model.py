@@ -6,6 +6,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from coefdyn.blocks import EPS, Block
 from coefdyn.mixer.sequence_mixer import MixerState
@@ -76,6 +77,7 @@ class SequenceModel(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.RMSNorm(d_model, eps=EPS)
         self.head = head
+        self.recompute = False  # what blocks hold, instead of keeping it for the backward pass
         initialize(self, init)
 
     def forward(self, tokens: Tensor) -> Float[Tensor, "b t v"]:
@@ -85,7 +87,8 @@ class SequenceModel(nn.Module):
         """What the head gets."""
         x = self.embed(tokens)
         for block in self.blocks:
-            x = block(x)
+            again = self.recompute and self.training
+            x = checkpoint(block, x, use_reentrant=False) if again else block(x)
         return self.norm(x)
 
     def embed(self, tokens: Tensor, start: int = 0) -> Float[Tensor, "b t d"]:

@@ -16,12 +16,14 @@ AXES = ["task", "model", "evolution", "scaling", "readout", "normalization", "bl
         "preprocess", "position", "n_heads", "n_state", "seq_len", "seed"]  # fmt: skip
 TUNED = ["lr", "weight_decay"]
 METRICS = ["accuracy", "accuracy_macro", "accuracy_best", "loss"]
+PERPLEXITIES = ["test/perplexity", "test/perplexity_word", "validation/perplexity"]  # of text only
 STATISTICS = ["near_zero", "near_one", "ratio", "near_zero_raw", "near_one_raw", "ratio_raw",
               "guarded_rows", "most_zeros"]  # fmt: skip
-RUN_COLUMNS = ["scale", *AXES, *TUNED, "status", "diverged_at_step", *METRICS, "chance",
-               *STATISTICS, "mean_zeros", "zero_limit", "parameters", "run_id"]  # fmt: skip
-POINT_COLUMNS = ["scale", *AXES, *METRICS, "chance", *STATISTICS, "mean_zeros", "zero_limit",
-                 "parameters", *TUNED, "lr_at_edge", "runs", "missing", "diverged",
+RUN_COLUMNS = ["scale", *AXES, *TUNED, "status", "diverged_at_step", *METRICS, *PERPLEXITIES,
+               "chance", *STATISTICS, "mean_zeros", "zero_limit", "parameters",
+               "run_id"]  # fmt: skip
+POINT_COLUMNS = ["scale", *AXES, *METRICS, *PERPLEXITIES, "chance", *STATISTICS, "mean_zeros",
+                 "zero_limit", "parameters", *TUNED, "lr_at_edge", "runs", "missing", "diverged",
                  "accuracy_worst", "run_id"]  # fmt: skip
 ZERO_COLUMNS = ["scale", "task", "readout", "layer", "head", "index", "zeros", "limit", "run_id"]
 LENGTH_COLUMNS = ["scale", "form", "length", "milliseconds", "device"]
@@ -57,6 +59,7 @@ def _row(run: Run, record: Mapping[str, Any]) -> dict[str, Any]:
         "status": record["status"],
         "diverged_at_step": record["diverged_at_step"],
         **{name: record["metrics"][f"test/{name}"] for name in METRICS},
+        **{name: record["metrics"].get(name) for name in PERPLEXITIES},
         "chance": record["chance"],
         **{name: statistics.get(name) for name in STATISTICS},
         "mean_zeros": max(means, default=None),  # at the worst step of the worst head

@@ -117,8 +117,9 @@ class ShuffledBatches(Resumable):
 class StreamBatches(Resumable):
     """Blocks of a text, shuffled anew by (seed, pass) for each pass; `steps` batches are an epoch.
 
-    With several processes, each takes its share of every batch: what a step sees does not depend
-    on their number. What does not fill a batch at the end of a pass is left out of that pass.
+    With several processes, or `parts` of a batch that come one after the other, each is a share of
+    every batch: what a step sees does not depend on their number. What does not fill a batch at
+    the end of a pass is left out of that pass.
     """
 
     def __init__(
@@ -128,13 +129,15 @@ class StreamBatches(Resumable):
         device: torch.device,
         seed: int,
         steps: int,
+        parts: int = 1,
         rank: int = 0,
         world: int = 1,
     ) -> None:
         super().__init__(seed)
-        if batch_size % world:
+        if batch_size % (world * parts):
             raise ValueError(
-                f"trainer.batch_size={batch_size} cannot be shared evenly by {world} processes"
+                f"trainer.batch_size={batch_size} cannot be shared evenly by {world} processes "
+                f"and {parts} parts"
             )
         if len(blocks) < batch_size:
             raise ValueError(
@@ -142,21 +145,22 @@ class StreamBatches(Resumable):
                 f"trainer.batch_size={batch_size}"
             )
         self.all, self.steps = BlockBatches(blocks, batch_size, device), steps
-        self.rank, self.world = rank, world
+        self.parts, self.rank, self.world = parts, rank, world
         self.per_pass = len(blocks) // batch_size
         self.order: tuple[int, Int64[ndarray, " b"]] = (-1, np.zeros(0, dtype=np.int64))
 
     def __len__(self) -> int:
-        return self.steps
+        return self.steps * self.parts
 
     def _begin(self) -> None:
         pass
 
     def _batch(self, position: int) -> Batch:
-        through, place = divmod(self.epoch * self.steps + position, self.per_pass)
+        step, part = divmod(position, self.parts)
+        through, place = divmod(self.epoch * self.steps + step, self.per_pass)
         if self.order[0] != through:
             rng = np.random.default_rng([self.seed, ORDER, through])
             self.order = (through, rng.permutation(len(self.all.blocks)))
         size = self.all.batch_size
         chosen = self.order[1][place * size : (place + 1) * size]
-        return self.all.take(chosen[self.rank :: self.world])
+        return self.all.take(chosen[part :: self.parts][self.rank :: self.world])

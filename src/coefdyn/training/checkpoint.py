@@ -93,6 +93,8 @@ class KeepProgress(Checkpoint):
     ) -> None:
         if trainer.is_last_batch:  # the end of the epoch comes next
             return
+        if (index + 1) % trainer.accumulate_grad_batches:  # gradients are not kept
+            return
         if trainer.received_sigterm:
             self._save(trainer)
             raise SIGTERMException

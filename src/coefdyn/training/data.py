@@ -28,7 +28,9 @@ class Data(Protocol):
 
     looked_at: str
 
-    def training_batches(self, size: int, device: torch.device, seed: int) -> Resumable: ...
+    def training_batches(
+        self, size: int, device: torch.device, seed: int, parts: int = 1
+    ) -> Resumable: ...
 
     def test_batches(self, size: int, device: torch.device) -> Batches | BlockBatches: ...
 
@@ -59,7 +61,13 @@ class ExampleData:
     def __init__(self, train: Examples, test: Examples) -> None:
         self.train, self.test = train, test
 
-    def training_batches(self, size: int, device: torch.device, seed: int) -> Resumable:
+    def training_batches(
+        self, size: int, device: torch.device, seed: int, parts: int = 1
+    ) -> Resumable:
+        if parts != 1:
+            raise ValueError(
+                f"trainer.devices.accumulate={parts} is for text; batches of this task are small"
+            )
         return ShuffledBatches(self.train, size, device, seed)
 
     def test_batches(self, size: int, device: torch.device) -> Batches:
@@ -112,8 +120,11 @@ class TextData:
         for split in ("train", "validation", "test"):
             self.blocks[split], self.sidecars[split] = task.blocks(split)
 
-    def training_batches(self, size: int, device: torch.device, seed: int) -> Resumable:
-        return StreamBatches(self.blocks["train"], size, device, seed, self.task.epoch_steps)
+    def training_batches(
+        self, size: int, device: torch.device, seed: int, parts: int = 1
+    ) -> Resumable:
+        steps = self.task.epoch_steps
+        return StreamBatches(self.blocks["train"], size, device, seed, steps, parts)
 
     def test_batches(self, size: int, device: torch.device) -> BlockBatches:
         return BlockBatches(self.blocks["validation"], size, device)

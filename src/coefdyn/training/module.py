@@ -229,4 +229,5 @@ class Training(pl.LightningModule):
         if bad.any():
             first = int(bad.int().argmax())
             before = self.current_epoch * int(self.trainer.num_training_batches)
-            raise DivergedError(losses[first].item(), before + first + 1)
+            step = (before + first) // self.trainer.accumulate_grad_batches + 1
+            raise DivergedError(losses[first].item(), step)

@@ -92,7 +92,8 @@ def prepare(config: Config) -> Prepared:
         torch.set_num_threads(trainer.threads or DEFAULT_THREADS)
         task = build_task(config)
         data = data_of(task, config.values.task)
-        data.training_batches(trainer.batch_size, torch.device("cpu"), config.values.seed)
+        sizes = (trainer.batch_size, torch.device("cpu"), config.values.seed, trainer.accumulate)
+        data.training_batches(*sizes)
         model = build(config)
         if config.values.model.vocab_size < task.vocab_size:
             raise ConfigError(
@@ -189,14 +190,17 @@ def _train(
     """The module after training, and the step at which it diverged, if it did."""
     task, trainer = prepared.task, prepared.trainer
     device = torch.device(trainer.accelerator)
-    train = prepared.data.training_batches(trainer.batch_size, device, config.values.seed)
+    train = prepared.data.training_batches(
+        trainer.batch_size, device, config.values.seed, trainer.accumulate
+    )
     test = prepared.data.test_batches(max(trainer.batch_size, TEST_TOKENS // task.length), device)
+    prepared.model.recompute = trainer.recompute
     module = Training(
         prepared.model,
         vocab_size=config.values.model.vocab_size,
         make_optimizer=partial(build_optimizer, config),
         warmup_steps=trainer.warmup_steps,
-        total_steps=trainer.max_epochs * len(train),
+        total_steps=trainer.max_epochs * len(train) // trainer.accumulate,
         test_every=trainer.test_every,
         stop_at=trainer.stop_at,
         session=session,

@@ -36,6 +36,8 @@ class TrainerSettings:
     checkpoint_seconds: float
     accelerator: str
     threads: int | None
+    accumulate: int
+    recompute: bool
 
     def make(self, callbacks: Sequence[Callback], directory: Path) -> pl.Trainer:
         """Lightning's Trainer: one device, our checkpoints and metrics file instead of its own."""
@@ -50,6 +52,7 @@ class TrainerSettings:
                 devices=1,
                 precision=PRECISIONS[self.precision],  # type: ignore[arg-type]
                 max_epochs=self.max_epochs,
+                accumulate_grad_batches=self.accumulate,
                 gradient_clip_val=self.clip,
                 num_sanity_val_steps=0,
                 logger=False,
@@ -77,9 +80,12 @@ def trainer_settings(values: Mapping[str, Any]) -> TrainerSettings:
         ("batch_size", 1),
         ("warmup_steps", 0),
         ("test_every", 1),
+        ("accumulate", 1),
     ):
         if type(given[name]) is not int or given[name] < least:
             raise _wrong(name, given, f"must be a whole number of at least {least}")
+    if given["recompute"] not in (True, False):
+        raise _wrong("recompute", given, "must be true or false")
     if given["threads"] is not None and (type(given["threads"]) is not int or given["threads"] < 1):
         raise _wrong("threads", given, "must be a whole number of at least 1, or null")
     for name in ("clip", "stop_at", "checkpoint_seconds"):
@@ -98,5 +104,6 @@ def trainer_settings(values: Mapping[str, Any]) -> TrainerSettings:
 
 
 def _wrong(name: str, given: Mapping[str, Any], why: str) -> ConfigError:
-    section = "trainer.devices" if name in ("accelerator", "threads") else "trainer"
+    of_devices = ("accelerator", "threads", "accumulate", "recompute")
+    section = "trainer.devices" if name in of_devices else "trainer"
     return ConfigError(f"{section}.{name}={given[name]} {why}")

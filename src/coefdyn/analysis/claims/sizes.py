@@ -22,6 +22,8 @@ from coefdyn.analysis.invariance import same_function
 SEEDS = 3
 SCALED, UNSCALED = ("inverse_sqrt", "gate_inverse_sqrt"), ("one", "gate")
 FAMILIES = ("softmax_attention", "relu_attention", "mamba2", "householder")
+WIKITEXT = "principle5_wikitext"
+SMALL_GAP, PAR = 0.1, 0.02  # of perplexities
 GOOD = 0.5  # an accuracy that is good, if not perfect
 SPREAD = 1.2  # times the other, to be larger
 
@@ -136,6 +138,29 @@ def _power_helps(stem: str) -> Callable[[Tables], Finding]:
     return check
 
 
+def _perplexity(tables: Tables, model: str) -> float:
+    return value_of(tables, WIKITEXT, "test/perplexity", model=model)
+
+
+def _language_gap(tables: Tables) -> Finding:
+    gaps = {
+        family: _perplexity(tables, one) / _perplexity(tables, scaled) - 1
+        for family, one, scaled in (
+            ("Mamba-2", "mamba2_unscaled", "mamba2_inverse_sqrt"),
+            ("softmax attention", "softmax_attention_unscaled", "softmax_attention"),
+        )
+    }
+    said = ", ".join(f"{family} {gap:+.1%}" for family, gap in gaps.items())
+    return judged(
+        all(0 < gap < SMALL_GAP for gap in gaps.values()), f"b = 1 against 1/sqrt(n): {said}"
+    )
+
+
+def _language_par(tables: Tables) -> Finding:
+    gap = _perplexity(tables, "mamba2_inverse_sqrt") / _perplexity(tables, "mamba2") - 1
+    return judged(abs(gap) < PAR, f"1/sqrt(n) against Delta: {gap:+.1%}")
+
+
 def _claims_of(five: str, six: str, words: str) -> tuple[Claim, ...]:
     return (
         *(
@@ -183,6 +208,18 @@ def _claims_of(five: str, six: str, words: str) -> tuple[Claim, ...]:
 
 
 CLAIMS = (
+    Claim(
+        "P5 language, gap",
+        "On WikiText, b = 1 has a slightly larger perplexity than b = 1/sqrt(n).",
+        f"a gap below 0 or above {SMALL_GAP:.0%}, for Mamba-2 or softmax attention",
+        _language_gap,
+    ),
+    Claim(
+        "P5 language, Delta",
+        "On WikiText, Mamba-2 with b = 1/sqrt(n) is on par with b = Delta.",
+        f"perplexities more than {PAR:.0%} apart",
+        _language_par,
+    ),
     *_claims_of("principle5_scaling", "principle6_normalization", ""),
     *_claims_of("principle5_no_post_norm", "principle6_no_post_norm", " (no post-norm)"),
 )

@@ -16,6 +16,7 @@ STEMS = (
     "principle4_evolution",
     "principle5_scaling",
     "principle5_no_post_norm",
+    "principle5_wikitext",
     "principle6_normalization",
     "principle6_no_post_norm",
     "architectures",
