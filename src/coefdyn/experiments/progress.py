@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -34,7 +35,8 @@ class Progress:
 
     def __enter__(self) -> "Progress":
         if self.console.is_terminal:
-            self.live.start()
+            with contextlib.suppress(OSError):
+                self.live.start()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -71,7 +73,7 @@ class Progress:
         gone = _duration(self.shown - self.started)
         line = Text(f"{number} of {self.total}: {counts}; {gone} gone{self._eta()}")
         failure = [Text(self.last_failure, style="red")] if self.last_failure else []
-        bar = ProgressBar(total=self.total, completed=number)
+        bar = Padding(ProgressBar(total=self.total, completed=number), 0)  # for its end of line
         with contextlib.suppress(OSError):
             self.live.update(Group(table, bar, line, *failure), refresh=True)
 
