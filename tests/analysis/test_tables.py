@@ -10,6 +10,7 @@ from coefdyn.analysis.figures import STEMS
 from coefdyn.analysis.store import Shelf
 from coefdyn.analysis.tables import point_table, provenance, run_table
 from coefdyn.errors import ConfigError
+from coefdyn.experiments.grid import plan
 from coefdyn.training.run import run_one
 from tests.analysis.worlds import record, right, runs_of, shelf, wrong
 
@@ -35,6 +36,21 @@ def test_a_point_is_the_best_of_its_runs() -> None:
     assert first["run_id"] == runs[1].run_id
 
 
+def test_seeds_are_averaged_where_they_are_not_the_question(tmp_path: Path) -> None:
+    runs = plan([f"experiment={STEM}", "scale=smoke", "seed=0,1"])
+    made = Shelf(tmp_path, "smoke")
+    records = {r.run_id: record(STEM, r, right) for r in runs}
+    records[runs[0].run_id]["metrics"]["test/accuracy"] = 0.59
+    made.write(STEM, runs, records)
+    assert len(made.read(STEM)) == 24
+    seen = made.view(STEM)
+    assert len(seen) == 12
+    first = seen.iloc[0]
+    assert (first["accuracy"], first["runs"]) == (pytest.approx((0.59 + 0.99) / 2), 2)
+    made.draw(STEM)
+    assert report([f"results={tmp_path}", "format=json"]) == 0
+
+
 def test_missing_runs_are_counted_and_not_filled() -> None:
     runs = runs_of(STEM)
     records = {r.run_id: record(STEM, r, right) if i else None for i, r in enumerate(runs)}
@@ -57,8 +73,6 @@ def test_tables_from_real_runs_can_be_drawn(
     ]
     with pytest.raises(ConfigError, match="2 of 2 runs of principle2_2_zeros are not recorded"):
         figure(ask)
-    from coefdyn.experiments.grid import plan
-
     for run in plan([*ask[:2], ask[3], f"paths.results={tmp_path}"]):
         run_one(run.config)
     assert figure(ask) == 0

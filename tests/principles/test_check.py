@@ -109,6 +109,13 @@ def test_growth_that_overflows_at_every_length_is_growth(factor: float) -> None:
     assert line(check(compose(overrides)), "P6").verdict == "break"
 
 
+@pytest.mark.parametrize(
+    ("readout", "number"), [("tanh", "at most 7"), ("silu", "no limit"), ("relu", "no limit")]
+)
+def test_zeros_are_limited_where_only_a_zero_score_gives_one(readout: str, number: str) -> None:
+    assert line(check(compose([f"model/readout={readout}"])), "P2.2").number == number
+
+
 def test_a_fixed_householder_still_turns_keys_by_the_input() -> None:
     config = compose(["model=gla", "model/evolution=householder_key_fixed"])
     assert line(check(config), "P2").verdict == "warn"

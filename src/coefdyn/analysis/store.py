@@ -15,6 +15,7 @@ from coefdyn.analysis.tables import (
     RUN_COLUMNS,
     ZERO_COLUMNS,
     Records,
+    over_seeds,
     point_table,
     provenance,
     read_table,
@@ -27,6 +28,7 @@ from coefdyn.experiments.grid import Run
 from coefdyn.training.record import write_atomically
 
 LENGTHS, ZEROS = "principle1_throughput", "principle2_2_zeros_index"
+ABOUT_SEEDS = ("principle5_scaling", "principle5_no_post_norm")
 
 
 class Shelf:
@@ -71,7 +73,12 @@ class Shelf:
     def read_all(self) -> dict[str, pd.DataFrame]:
         """Every table that figures and claims read, by name."""
         names = dict.fromkeys(name for stem in STEMS for name in (stem, *drawing(stem).needs))
-        return {name: self.read(name) for name in names if self.has(name)}
+        return {name: self.view(name) for name in names if self.has(name)}
+
+    def view(self, name: str) -> pd.DataFrame:
+        """A table as figures and claims see it: seeds apart only where it is about them."""
+        table = self.read(name)
+        return table if name in (LENGTHS, ZEROS, *ABOUT_SEEDS) else over_seeds(table)
 
     def provenance(self, stem: str) -> dict[str, Any]:
         path = self._sidecar(stem)
@@ -83,7 +90,7 @@ class Shelf:
 
     def draw(self, stem: str) -> tuple[Drawing, Figure]:
         how = drawing(stem)
-        return how, how.draw({name: self.read(name) for name in how.needs})
+        return how, how.draw({name: self.view(name) for name in how.needs})
 
     def save(self, stem: str, figure: Figure) -> Path:
         """PDF and PNG; without dates, so that the same table gives the same file."""

@@ -125,6 +125,17 @@ def _axes(run: Run) -> dict[str, Any]:
     return {name: value for name, value in _row(run, empty).items() if name in AXES}
 
 
+def over_seeds(points: pd.DataFrame) -> pd.DataFrame:
+    """Points that differ in their seed as one: means of what is measured, sums of what is counted,
+    and the rest of the first."""
+    axes = ["scale", *(name for name in AXES if name != "seed")]
+    measured = [*METRICS, *PERPLEXITIES, *STATISTICS, "mean_zeros", "accuracy_worst"]
+    rules = {name: "first" for name in POINT_COLUMNS if name not in axes}
+    rules |= dict.fromkeys(measured, "mean") | dict.fromkeys(("runs", "missing", "diverged"), "sum")
+    groups = points.groupby(axes, sort=False, dropna=False)
+    return groups.agg(rules).reset_index()[POINT_COLUMNS]
+
+
 def zero_table(points: pd.DataFrame, records: Records) -> pd.DataFrame:
     """Zeros at each step of the head of layer 1 that has most, in the best run of each point."""
     rows = []
