@@ -46,7 +46,7 @@ format: setup ## Apply format and lint fixes
 SCALE ?= lite
 JOBS ?= 2
 # without those that need text
-EXPERIMENTS := $(filter-out %_wikitext,$(basename $(notdir $(wildcard conf/experiment/*.yaml))))
+EXPERIMENTS := $(filter-out %_wikitext %_lm,$(basename $(notdir $(wildcard conf/experiment/*.yaml))))
 
 .PHONY: reproduce
 reproduce: setup ## Every MAD experiment at SCALE=lite|paper with JOBS workers, then figures and report

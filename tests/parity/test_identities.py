@@ -115,7 +115,7 @@ def products(transition: Transition, k: Tensor) -> Tensor:
 
 
 def closed_form(name: str, mixer: torch.nn.Module, x: Tensor) -> Tensor:
-    """alpha/eta written out for each preset: the "Coefficients" column of Table 1, and two more."""
+    """alpha/eta written out for each preset: the "Coefficients" column of Table 1, and more."""
     given = mixer.projected(x)
     q, k = given.q, given.k
     root = q.shape[-1] ** 0.5
@@ -123,8 +123,9 @@ def closed_form(name: str, mixer: torch.nn.Module, x: Tensor) -> Tensor:
     dot = torch.einsum("bhin,bhijnm,bhjm->bhij", q, products(transition, k), k)
     causal = torch.ones(dot.shape[-2:], dtype=torch.bool).tril()
     beta, delta = transition.strength, transition.step_size
-    if name == "softmax_attention":
-        return (dot / root).masked_fill(~causal, -torch.inf).softmax(-1)
+    if name in ("softmax_attention", "softmax_attention_unscaled"):
+        score = dot / root if name == "softmax_attention" else dot
+        return score.masked_fill(~causal, -torch.inf).softmax(-1)
     if name == "relu_attention":
         alpha = F.relu(dot) * causal
         total = alpha.sum(-1, keepdim=True)
@@ -144,7 +145,10 @@ def closed_form(name: str, mixer: torch.nn.Module, x: Tensor) -> Tensor:
         return dot * beta.unsqueeze(-2) / root
     if name == "mamba2":
         return dot * delta.unsqueeze(-2)
-    assert name in ("gla", "householder"), f"Table 1 has no closed form for {name}: add it here"
+    if name == "mamba2_unscaled":
+        return dot
+    known = ("gla", "householder", "mamba2_inverse_sqrt")
+    assert name in known, f"Table 1 has no closed form for {name}: add it here"
     return dot / root
 
 
