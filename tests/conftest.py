@@ -2,6 +2,9 @@ import os
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch: pytest-xdist runs a process per core
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 
@@ -27,3 +30,11 @@ def short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linear, "CHUNK_PER_CHANNEL", 4)
     monkeypatch.setattr(linear, "CHUNK_HOUSEHOLDER", 3)
     monkeypatch.setattr(decayed_dot, "DIRECT", 2)
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> dict[str, Any]:
+    """What preparing a small text takes; it has not been prepared."""
+    from tests.tasks.texts import small_text
+
+    return small_text(tmp_path)

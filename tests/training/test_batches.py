@@ -1,10 +1,12 @@
 """The order of batches is a pure function of (seed, epoch), and an epoch can be taken up."""
 
 import numpy as np
+import pytest
 import torch
 
 from coefdyn.tasks.task import Examples
-from coefdyn.training.batches import Batch, Batches, ShuffledBatches
+from coefdyn.tasks.wikitext import Blocks
+from coefdyn.training.batches import Batch, Batches, ShuffledBatches, StreamBatches
 
 CPU = torch.device("cpu")
 EXAMPLES = Examples(np.arange(20).reshape(10, 2), np.arange(20).reshape(10, 2) + 100)
@@ -47,3 +49,37 @@ def test_an_interrupted_epoch_goes_on_with_the_next_batch() -> None:
     resumed.load_state_dict(first.state_dict())
     assert tokens(list(resumed)) == tokens(whole[1:])
     assert tokens(list(resumed)) == tokens(whole)  # the next epoch is whole again
+
+
+def stream(rank: int = 0, world: int = 1, steps: int = 3) -> StreamBatches:
+    blocks = Blocks(np.arange(1, 52, dtype=np.uint16), 5, whole=False)  # 10 blocks
+    return StreamBatches(blocks, 4, CPU, seed=1, steps=steps, rank=rank, world=world)
+
+
+def firsts(batches: StreamBatches, epoch: int) -> list[list[int]]:
+    batches.set_epoch(epoch)
+    return [inputs[:, 0].tolist() for inputs, _ in batches]
+
+
+def test_a_pass_shows_each_block_once_and_epochs_follow_each_other() -> None:
+    seen = [firsts(stream(), epoch) for epoch in range(2)]
+    first_pass = seen[0][0] + seen[0][1]
+    assert len(set(first_pass)) == 8
+    assert firsts(stream(steps=6), 0) == seen[0] + seen[1]
+    other = StreamBatches(stream().all.blocks, 4, CPU, seed=2, steps=3)
+    assert firsts(other, 0) != seen[0]
+
+
+def test_the_order_does_not_depend_on_the_number_of_processes() -> None:
+    alone = firsts(stream(), 0)
+    shares = [firsts(stream(rank, 2), 0) for rank in range(2)]
+    for step, batch in enumerate(alone):
+        assert sorted(batch) == sorted(shares[0][step] + shares[1][step])
+    with pytest.raises(ValueError, match="cannot be shared evenly by 3"):
+        stream(0, 3)
+    blocks = stream().all.blocks
+    parts = StreamBatches(blocks, 4, CPU, seed=1, steps=3, parts=2)
+    halves = firsts(parts, 0)
+    assert [sorted(a + b) for a, b in zip(halves[::2], halves[1::2], strict=True)] == [
+        sorted(batch) for batch in alone
+    ]

@@ -14,7 +14,7 @@ from coefdyn.experiments.grid import Run, differences, plan
 from coefdyn.experiments.pool import StoppedError, run_all
 from coefdyn.experiments.progress import Progress
 from coefdyn.experiments.slurm import Options, submit
-from coefdyn.experiments.store import State, count, epochs, folder, last_error, state
+from coefdyn.experiments.store import State, count, epochs, folder, last_error, state, unfinished
 from coefdyn.training.claim import owner_of
 from coefdyn.training.config import compose, settings
 
@@ -71,7 +71,7 @@ def _status(runs: Sequence[Run], keys: Keys) -> int:
 
 
 def _run(runs: Sequence[Run], keys: Keys) -> int:
-    todo = _todo(runs)
+    todo = unfinished(runs)
     try:
         if todo:
             with Progress(todo, keys.jobs) as progress:
@@ -83,7 +83,7 @@ def _run(runs: Sequence[Run], keys: Keys) -> int:
 
 
 def _submit(runs: Sequence[Run], keys: Keys) -> int:
-    todo = _todo(runs)
+    todo = unfinished(runs)
     name = runs[0].choices.get("experiment", "None")
     name = "sweep" if name == "None" else name
     said = submit(todo, name, keys.slurm) if todo else "every run is recorded; nothing to submit"
@@ -97,11 +97,6 @@ ACTIONS: dict[str, Callable[[Sequence[Run], Keys], int]] = {
     "status": _status,
     "submit": _submit,
 }
-
-
-def _todo(runs: Sequence[Run]) -> list[Run]:
-    """What is missing, and what failed: it gets another chance."""
-    return [run for run in runs if state(run.results, run.run_id) in ("missing", "failed")]
 
 
 def _print(runs: Sequence[Run], style: str, every: bool) -> dict[str, int]:

@@ -23,7 +23,7 @@ from coefdyn.errors import ConfigError
 from coefdyn.experiments.grid import Run
 from coefdyn.experiments.pool import StoppedError, run_all
 from coefdyn.experiments.progress import Progress
-from coefdyn.experiments.store import state
+from coefdyn.experiments.store import unfinished
 from coefdyn.training.record import name_of, write_atomically
 
 DEFAULT_MAX_ARRAY = 1001  # SLURM's own
@@ -215,7 +215,7 @@ def main(arguments: Sequence[str]) -> int:
     path, first, pack, jobs, grace = Path(arguments[0]), *map(int, arguments[1:])
     index = int(os.environ.get("SLURM_ARRAY_TASK_ID", 0))
     share = _share(read_manifest(path), first + index, pack)
-    todo = [run for run in share if state(run.results, run.run_id) in ("missing", "failed")]
+    todo = unfinished(share)
     print(f"{len(todo)} of {len(share)} runs to do", file=sys.stderr, flush=True)
     try:
         if todo:
@@ -226,8 +226,7 @@ def main(arguments: Sequence[str]) -> int:
         if stopped.exit_code == 128 + signal.SIGUSR1:
             _requeue()
         return stopped.exit_code
-    left = [run for run in share if state(run.results, run.run_id) in ("missing", "failed")]
-    return 1 if left else 0
+    return 1 if unfinished(share) else 0
 
 
 def _requeue() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from coefdyn.errors import ConfigError
+from coefdyn.experiments.grid import Run
 from coefdyn.training.record import read_record, write_atomically
 
 State = Literal["done", "diverged", "failed", "missing"]
@@ -24,6 +25,11 @@ def state(results: Path, run_id: str) -> State:
     if record is not None:
         return "diverged" if record["status"] == "diverged" else "done"
     return "failed" if (folder(results, run_id) / "error.txt").exists() else "missing"
+
+
+def unfinished(runs: Iterable[Run]) -> list[Run]:
+    """What is missing, and what failed: it gets another chance."""
+    return [run for run in runs if state(run.results, run.run_id) in ("missing", "failed")]
 
 
 def epochs(results: Path, run_id: str) -> int:

@@ -42,7 +42,9 @@ def main(arguments: Sequence[str]) -> int:
         from coefdyn.principles.picture import picture
 
         try:
-            picture(config, check(config), keys["tokens"]).savefig(Path(keys["out"]), dpi=160)
+            picture(config, next(iter(reports.values())), keys["tokens"]).savefig(
+                Path(keys["out"]), dpi=160
+            )
         except ConfigError:
             raise
         except (OSError, ValueError) as error:

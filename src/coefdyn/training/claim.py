@@ -3,8 +3,8 @@
 A claim is a file claim.<n> in the run's folder that names its owner. It appears by link(2): whole,
 and for one of many at a time, on a shared filesystem too. Its owner touches it while alive. Whoever
 finds the newest claim's owner dead makes claim.<n+1>, which only one can; an owner that was only
-asleep finds it there and stops. Nothing is ever renamed or deleted but by its owner, so there is no
-moment at which two can believe that a run is theirs.
+asleep finds it there and stops: it looks before each checkpoint and before the record. Nothing is
+ever renamed or deleted but by the newest owner.
 """
 
 import contextlib

@@ -1,0 +1,49 @@
+"""The loss that never holds all logits."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from coefdyn.tasks.task import IGNORE
+from coefdyn.training import loss as chunked
+from coefdyn.training.loss import summed_cross_entropy
+
+
+@pytest.mark.parametrize("size", [3, 1000])
+def test_the_chunked_loss_is_the_loss(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    monkeypatch.setattr(chunked, "CHUNK_LOGITS", size * 11)
+    x = torch.randn(2, 7, 5, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(11, 5, dtype=torch.float64, requires_grad=True)
+    targets = torch.randint(11, (2, 7))
+    targets[0, :3] = IGNORE
+    ours = summed_cross_entropy(x, weight, targets) * 0.3
+    plain = F.cross_entropy((x @ weight.mT).flatten(0, 1), targets.flatten(), reduction="sum",
+                            ignore_index=IGNORE) * 0.3  # fmt: skip
+    # The sum is kept in float32.
+    torch.testing.assert_close(ours.double(), plain, rtol=1e-6, atol=1e-6)
+    found = torch.autograd.grad(ours, (x, weight))
+    wanted = torch.autograd.grad(plain, (x, weight))
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
+
+
+def test_the_chunked_loss_takes_a_quarter_of_the_memory() -> None:
+    from coefdyn.benchmarks.measure import peak_megabytes
+
+    x, weight = (
+        torch.randn(1, 512, 16, requires_grad=True),
+        torch.randn(50257, 16, requires_grad=True),
+    )
+    targets = torch.randint(50257, (1, 512))
+
+    def ours() -> object:
+        return torch.autograd.grad(summed_cross_entropy(x, weight, targets), (x, weight))
+
+    whole = 4 * 512 * 50257 / 2**20  # the logits alone
+    before = chunked.CHUNK_LOGITS
+    chunked.CHUNK_LOGITS = 50257 * 32
+    try:
+        assert peak_megabytes(ours) < whole / 4 + 3 * 4 * weight.numel() / 2**20
+    finally:
+        chunked.CHUNK_LOGITS = before
