@@ -25,7 +25,7 @@ PAPER = {
     "architectures": 480,
     "principle5_wikitext": 5,
 }
-LITE = (54, 24, 12, 36, 48, 432, 432, 27, 27, 144, 5)
+LITE = (54, 24, 12, 36, 48, 432, 288, 27, 27, 144, 5)
 
 
 def test_every_experiment_has_the_runs_of_the_paper() -> None:

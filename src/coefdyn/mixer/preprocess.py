@@ -57,5 +57,12 @@ class ShortConv(Preprocess):
     def forward(
         self, x: Float[Tensor, "b t c"], past: Float[Tensor, "b w c"] | None = None
     ) -> Float[Tensor, "b t c"]:
-        extended = self._extended(x, past)
-        return F.silu(F.conv1d(extended.mT, self.kernel, groups=self.channels).mT)
+        extended, steps = self._extended(x, past), x.shape[1]
+        if x.device.type != "cpu":
+            return F.silu(F.conv1d(extended.mT, self.kernel, groups=self.channels).mT)
+        # On a CPU the shifted sums are about twice as fast, for they never leave (b, t, c).
+        kernel = self.kernel.squeeze(1).unbind(-1)
+        mixed = extended[:, :steps] * kernel[0]
+        for shift in range(1, self.width):
+            mixed = torch.addcmul(mixed, extended[:, shift : shift + steps], kernel[shift])
+        return F.silu(mixed)
