@@ -116,7 +116,10 @@ def test_text_that_cannot_be_used_is_named(
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("how", ["accumulate=2", "recompute=true"])
+@pytest.mark.parametrize(
+    "how",
+    ["accumulate=2", "recompute=true", pytest.param("compile=true", marks=pytest.mark.slow)],
+)
 def test_saving_memory_changes_nothing(tmp_path: Path, text: dict[str, Any], how: str) -> None:
     prepare(text)
     plain = run_one(compose(lm(tmp_path, "model=mamba2")))

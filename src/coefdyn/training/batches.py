@@ -11,6 +11,7 @@ from torch import Tensor
 
 from coefdyn.tasks.task import Examples
 from coefdyn.tasks.wikitext import Blocks
+from coefdyn.training.processes import ALONE, Processes
 
 Batch = tuple[Int64[Tensor, "b t"], Int64[Tensor, "b t"]]
 ORDER = 2  # the stream of batch orders; 0 and 1 draw the train and test data
@@ -33,17 +34,25 @@ class Batches:
 
 
 class BlockBatches:
-    """All blocks of a text once, as they stand; read from disk when their turn comes."""
+    """All blocks of a text once, as they stand; read from disk when their turn comes. Each of
+    several processes has a share of them."""
 
-    def __init__(self, blocks: Blocks, batch_size: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        blocks: Blocks,
+        batch_size: int,
+        device: torch.device,
+        processes: Processes = ALONE,
+    ) -> None:
         self.blocks, self.batch_size, self.device = blocks, batch_size, device
+        self.mine = np.arange(len(blocks))[processes.rank :: processes.world]
 
     def __len__(self) -> int:
-        return -(-len(self.blocks) // self.batch_size)
+        return -(-len(self.mine) // self.batch_size)
 
     def __iter__(self) -> Iterator[Batch]:
-        for start in range(0, len(self.blocks), self.batch_size):
-            yield self.take(np.arange(start, min(start + self.batch_size, len(self.blocks))))
+        for start in range(0, len(self.mine), self.batch_size):
+            yield self.take(self.mine[start : start + self.batch_size])
 
     def take(self, index: Int64[ndarray, " b"]) -> Batch:
         inputs, targets = (torch.from_numpy(side) for side in self.blocks.take(index))
@@ -130,14 +139,13 @@ class StreamBatches(Resumable):
         seed: int,
         steps: int,
         parts: int = 1,
-        rank: int = 0,
-        world: int = 1,
+        processes: Processes = ALONE,
     ) -> None:
         super().__init__(seed)
-        if batch_size % (world * parts):
+        if batch_size % (processes.world * parts):
             raise ValueError(
-                f"trainer.batch_size={batch_size} cannot be shared evenly by {world} processes "
-                f"and {parts} parts"
+                f"trainer.batch_size={batch_size} cannot be shared evenly by {processes.world} "
+                f"processes and trainer.devices.accumulate={parts}"
             )
         if len(blocks) < batch_size:
             raise ValueError(
@@ -145,7 +153,7 @@ class StreamBatches(Resumable):
                 f"trainer.batch_size={batch_size}"
             )
         self.all, self.steps = BlockBatches(blocks, batch_size, device), steps
-        self.parts, self.rank, self.world = parts, rank, world
+        self.parts, self.processes = parts, processes
         self.per_pass = len(blocks) // batch_size
         self.order: tuple[int, Int64[ndarray, " b"]] = (-1, np.zeros(0, dtype=np.int64))
 
@@ -163,4 +171,5 @@ class StreamBatches(Resumable):
             self.order = (through, rng.permutation(len(self.all.blocks)))
         size = self.all.batch_size
         chosen = self.order[1][place * size : (place + 1) * size]
-        return self.all.take(chosen[part :: self.parts][self.rank :: self.world])
+        mine = chosen[part :: self.parts][self.processes.rank :: self.processes.world]
+        return self.all.take(mine)

@@ -1,5 +1,6 @@
 """Saving often enough that a kill costs a minute at most, and never a broken file."""
 
+import signal
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,9 +15,11 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from coefdyn.errors import ConfigError
 from coefdyn.training.module import KEPT, Training
+from coefdyn.training.processes import ALONE, Processes
 from coefdyn.training.record import replacing, write_history
 
 CHECKPOINT = "last.ckpt"
+AGREE_EVERY = 10  # steps between two times that several processes ask each other
 
 
 class AtomicFiles(CheckpointIO):
@@ -79,35 +82,49 @@ class KeepProgress(Checkpoint):
         seconds: float,
         loggers: Sequence[Logger] = (),
         before: Callable[[], None] = lambda: None,
+        processes: Processes = ALONE,
     ) -> None:
-        self.directory, self.seconds, self.loggers, self.before = (
-            directory,
-            seconds,
-            loggers,
-            before,
-        )
+        self.directory, self.seconds, self.loggers = directory, seconds, loggers
+        self.before, self.processes = before, processes
         self.last = time.monotonic()
+        self.asked_to_end = False
+
+    def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
+        """Lightning's handler talks to the other processes from wherever the signal finds it,
+        which can hang them all; ours only takes note."""
+        if self.processes.world > 1:
+            signal.signal(signal.SIGTERM, self._take_note)
+
+    def _take_note(self, number: int, frame: Any) -> None:
+        self.asked_to_end = True
 
     def on_train_batch_end(
         self, trainer: Trainer, module: LightningModule, outputs: Any, batch: Any, index: int
     ) -> None:
         if trainer.is_last_batch:  # the end of the epoch comes next
             return
-        if (index + 1) % trainer.accumulate_grad_batches:  # gradients are not kept
+        steps, part = divmod(index + 1, trainer.accumulate_grad_batches)
+        if part:  # gradients are not kept
             return
-        if trainer.received_sigterm:
+        if self.processes.world > 1 and steps % AGREE_EVERY:
+            return
+        end = self.processes.any(trainer.received_sigterm or self.asked_to_end, module.device)
+        due = time.monotonic() - self.last >= self.seconds
+        if end or self.processes.any(due, module.device):
             self._save(trainer)
+        if end:
             raise SIGTERMException
-        if time.monotonic() - self.last >= self.seconds:
-            self._save(trainer)
 
     def on_train_epoch_end(self, trainer: Trainer, module: LightningModule) -> None:
         assert isinstance(module, Training)
         self._save(trainer)
-        write_history(self.directory / "metrics.csv", module.history)
+        if self.processes.first:
+            write_history(self.directory / "metrics.csv", module.history)
         row = module.history[-1]
         for logger in self.loggers:
             logger.log_metrics({k: float(v) for k, v in row.items()}, step=int(row["step"]))
+        if self.processes.any(self.asked_to_end, module.device):
+            raise SIGTERMException
 
     def close(self, exit_code: int) -> None:
         for logger in self.loggers:

@@ -8,6 +8,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from omegaconf import OmegaConf
+
 from coefdyn.allocator import keep_freed_memory
 from coefdyn.errors import ConfigError
 from coefdyn.principles.check import check
@@ -29,22 +31,31 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def train(config: Config) -> int:
-    """One run; says where its record is."""
+    """One run; says where its record is. Of several processes only the first says anything."""
     from lightning.pytorch.utilities.exceptions import SIGTERMException  # takes seconds
 
+    from coefdyn.training.processes import rank_here
     from coefdyn.training.run import run_one
 
     keep_freed_memory()
-    _warn(config)
+    quiet = _distributed(config) and rank_here() > 0
+    if quiet:
+        logging.getLogger("coefdyn").setLevel(logging.CRITICAL)
+    else:
+        _warn(config)
     try:
-        print(summary(config, run_one(config)), flush=True)
+        said, code = summary(config, run_one(config)), 0
     except (ConfigError, ClaimedError, LostClaimError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+        said, code = f"error: {error}", 1
     except SIGTERMException:
-        print("asked to end; the same command goes on", file=sys.stderr)
-        return 128 + signal.SIGTERM
-    return 0
+        said, code = "asked to end; the same command goes on", 128 + signal.SIGTERM
+    if not quiet:
+        print(said, file=sys.stderr if code else sys.stdout, flush=True)
+    return code
+
+
+def _distributed(config: Config) -> bool:
+    return OmegaConf.select(config.values, "trainer.devices.strategy") == "ddp"
 
 
 def _warn(config: Config) -> None:

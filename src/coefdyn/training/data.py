@@ -20,6 +20,7 @@ from coefdyn.training.batches import (
     StreamBatches,
 )
 from coefdyn.training.module import Row, Training
+from coefdyn.training.processes import ALONE, Processes
 
 
 @runtime_checkable
@@ -29,10 +30,19 @@ class Data(Protocol):
     looked_at: str
 
     def training_batches(
-        self, size: int, device: torch.device, seed: int, parts: int = 1
-    ) -> Resumable: ...
+        self,
+        size: int,
+        device: torch.device,
+        seed: int,
+        parts: int = 1,
+        processes: Processes = ALONE,
+    ) -> Resumable:
+        """`size` sequences a step, all processes and parts together."""
+        ...
 
-    def test_batches(self, size: int, device: torch.device) -> Batches | BlockBatches: ...
+    def test_batches(
+        self, size: int, device: torch.device, processes: Processes = ALONE
+    ) -> Batches | BlockBatches: ...
 
     def sample(self, count: int) -> Int64[ndarray, "b t"]:
         """Test inputs, for a look at the coefficients."""
@@ -62,15 +72,27 @@ class ExampleData:
         self.train, self.test = train, test
 
     def training_batches(
-        self, size: int, device: torch.device, seed: int, parts: int = 1
+        self,
+        size: int,
+        device: torch.device,
+        seed: int,
+        parts: int = 1,
+        processes: Processes = ALONE,
     ) -> Resumable:
         if parts != 1:
             raise ValueError(
                 f"trainer.devices.accumulate={parts} is for text; batches of this task are small"
             )
+        if processes.world != 1:
+            raise ValueError(
+                f"trainer.devices.strategy=ddp with {processes.world} processes is for text; "
+                "batches of this task are small, and scripts/sweep.py does several runs at a time"
+            )
         return ShuffledBatches(self.train, size, device, seed)
 
-    def test_batches(self, size: int, device: torch.device) -> Batches:
+    def test_batches(
+        self, size: int, device: torch.device, processes: Processes = ALONE
+    ) -> Batches:
         return Batches(self.test, size, device)
 
     def sample(self, count: int) -> Int64[ndarray, "b t"]:
@@ -121,13 +143,20 @@ class TextData:
             self.blocks[split], self.sidecars[split] = task.blocks(split)
 
     def training_batches(
-        self, size: int, device: torch.device, seed: int, parts: int = 1
+        self,
+        size: int,
+        device: torch.device,
+        seed: int,
+        parts: int = 1,
+        processes: Processes = ALONE,
     ) -> Resumable:
         steps = self.task.epoch_steps
-        return StreamBatches(self.blocks["train"], size, device, seed, steps, parts)
+        return StreamBatches(self.blocks["train"], size, device, seed, steps, parts, processes)
 
-    def test_batches(self, size: int, device: torch.device) -> BlockBatches:
-        return BlockBatches(self.blocks["validation"], size, device)
+    def test_batches(
+        self, size: int, device: torch.device, processes: Processes = ALONE
+    ) -> BlockBatches:
+        return BlockBatches(self.blocks["validation"], size, device, processes)
 
     def sample(self, count: int) -> Int64[ndarray, "b t"]:
         return self.blocks["test"].take(arange(min(count, len(self.blocks["test"])))).inputs
@@ -146,7 +175,7 @@ class TextData:
                     "train/loss": history[-1]["train/loss"] if history else None,
                     "validation/loss": last.get("validation/loss"),
                     "validation/perplexity": None}  # fmt: skip
-        batches = BlockBatches(self.blocks["test"], 8, device)
+        batches = BlockBatches(self.blocks["test"], 8, device, module.processes)
         test = module.to(device).look_at("test", batches)
         found: dict[str, float | None] = {**test, "test/accuracy_best": test["test/accuracy"]}
         found["train/loss"] = history[-1]["train/loss"]

@@ -16,6 +16,7 @@ from coefdyn.model import NextTokenHead, SequenceModel
 from coefdyn.tasks.task import IGNORE
 from coefdyn.training.batches import Batch
 from coefdyn.training.loss import CHUNK_LOGITS, LARGEST, summed_cross_entropy
+from coefdyn.training.processes import ALONE, Processes
 
 CHECK_EVERY = 50  # steps between two looks at the losses: on a GPU each look waits for it
 # Beyond it, the mean probability of the targets is zero even in double precision. Norms can keep a
@@ -49,6 +50,8 @@ class Training(pl.LightningModule):
     every class that occurs among the targets counting alike.
     """
 
+    allow_zero_length_dataloader_with_multiple_devices = True  # of a short text
+
     def __init__(
         self,
         model: SequenceModel,
@@ -60,6 +63,7 @@ class Training(pl.LightningModule):
         stop_at: float | None,
         session: dict[str, Any],
         split: str = "test",
+        processes: Processes = ALONE,
     ) -> None:
         super().__init__()
         self.model = model
@@ -68,6 +72,7 @@ class Training(pl.LightningModule):
         self.total_steps, self.warmup_steps = total_steps, warmup_steps
         self.test_every, self.stop_at = test_every, stop_at
         self.split = split  # what is looked at between epochs
+        self.processes = processes
         self.history: list[Row] = []
         self.sessions = [session]  # which code ran where; more than one after a restart
         self.seconds = {"training": 0.0, "testing": 0.0}  # of all sessions
@@ -141,6 +146,7 @@ class Training(pl.LightningModule):
         self._stop_if_good_enough()
 
     def _test_row(self, split: str) -> Row:
+        self.processes.sum(self.test_loss, self.wanted, self.right)
         occurs, right = self.wanted > 0, self.right.double()
         return {
             f"{split}/loss": (self.test_loss / self.wanted.sum()).item(),
@@ -184,7 +190,7 @@ class Training(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self._lap("training")
-        checkpoint["losses"] = [loss.item() for loss in self.losses]
+        checkpoint["losses"] = self._shared_losses().tolist()
         for name in KEPT:
             checkpoint[name] = getattr(self, name)
 
@@ -203,7 +209,7 @@ class Training(pl.LightningModule):
             self.trainer.should_stop = True
 
     def _epoch_row(self) -> Row:
-        mean = torch.stack(self.losses).double().mean().item()
+        mean = self._shared_losses().double().mean().item()
         return {
             "epoch": self.current_epoch + 1,
             "step": self.global_step,
@@ -221,10 +227,18 @@ class Training(pl.LightningModule):
         last = self.current_epoch + 1 == self.trainer.max_epochs
         self.trainer.check_val_every_n_epoch = 1 if last else self.test_every
 
-    def _check_losses(self) -> None:
+    def _shared_losses(self) -> Tensor:
+        """Of the epoch's steps so far, each the mean over the processes."""
         if not self.losses:
+            return torch.zeros(0)
+        losses = self.processes.mean(torch.stack(self.losses))
+        self.losses = list(losses.unbind())
+        return losses
+
+    def _check_losses(self) -> None:
+        losses = self._shared_losses()
+        if not len(losses):
             return
-        losses = torch.stack(self.losses)
         bad = ~(losses <= LARGEST_LOSS)  # NaN too
         if bad.any():
             first = int(bad.int().argmax())

@@ -20,12 +20,14 @@ from coefdyn.analysis.coefficients import blocks_of, coefficient_statistics
 from coefdyn.errors import ConfigError
 from coefdyn.model import SequenceModel
 from coefdyn.tasks.task import Task
+from coefdyn.training.batches import Resumable
 from coefdyn.training.build import build, build_logger, build_optimizer, build_task, check_keys
 from coefdyn.training.checkpoint import CHECKPOINT, KeepProgress, check_checkpoint
 from coefdyn.training.claim import Claim, LostClaimError, claimed
 from coefdyn.training.config import Config, settings
 from coefdyn.training.data import Data, data_of
 from coefdyn.training.module import DivergedError, Row, Training
+from coefdyn.training.processes import ALONE, Processes, join
 from coefdyn.training.record import (
     provenance,
     read_record,
@@ -52,10 +54,14 @@ class Prepared:
     model: SequenceModel
     trainer: TrainerSettings
     loggers: list[Callable[..., Logger]]
+    processes: Processes = ALONE
 
 
 def run_one(config: Config) -> dict[str, Any]:
-    """Train, test, look at the coefficients, write the record; or find it already written."""
+    """Train, test, look at the coefficients, write the record; or find it already written.
+
+    With trainer=ddp each of the processes calls it, and the first one writes.
+    """
     check_keys(config)
     name = run_id(config)
     directory = Path(config.values.paths.results) / "runs" / name
@@ -65,24 +71,39 @@ def run_one(config: Config) -> dict[str, Any]:
         return found
     started = time.perf_counter()
     prepared = prepare(config)
+    processes, place = prepared.processes, directory / "record.json"
+    claim: Claim | None = None
+
+    def begin() -> dict[str, Any] | None:
+        nonlocal claim
+        claim = held.enter_context(claimed(directory))
+        found = read_record(place)  # somebody may just have written it
+        if found is not None and not config.values.force:
+            return found
+        _open_directory(directory, config, displace=found is not None)
+        return None
+
+    def finish() -> dict[str, Any]:
+        assert claim is not None
+        record["seconds"]["session"] = time.perf_counter() - started
+        claim.check()
+        write_record(place, record)
+        for leftover in ("error.txt", "record.old.json"):
+            (directory / leftover).unlink(missing_ok=True)
+        return record
+
     try:
-        with claimed(directory) as claim:
-            found = read_record(directory / "record.json")  # somebody may just have written it
-            if found is not None and not config.values.force:
+        with contextlib.ExitStack() as held:
+            found = processes.agree(begin)
+            if found is not None:
                 return found
-            _open_directory(directory, config, displace=found is not None)
             record = _run(config, prepared, directory, claim)
-            record["seconds"]["session"] = time.perf_counter() - started
-            claim.check()
-            write_record(directory / "record.json", record)
-            for leftover in ("error.txt", "record.old.json"):
-                (directory / leftover).unlink(missing_ok=True)
+            return processes.agree(finish)
     except OSError as error:
         raise ConfigError(
             f"paths.results={config.values.paths.results} cannot be written to: "
             f"{error.strerror or error}; what is there is unharmed, and the same command goes on"
         ) from error
-    return record
 
 
 def prepare(config: Config) -> Prepared:
@@ -90,10 +111,10 @@ def prepare(config: Config) -> Prepared:
     try:
         trainer = trainer_settings(settings(config)["trainer"])
         torch.set_num_threads(trainer.threads or DEFAULT_THREADS)
+        processes = join(trainer.distributed, trainer.accelerator)
         task = build_task(config)
         data = data_of(task, config.values.task)
-        sizes = (trainer.batch_size, torch.device("cpu"), config.values.seed, trainer.accumulate)
-        data.training_batches(*sizes)
+        _training_batches(config, data, trainer, processes, torch.device("cpu"))
         model = build(config)
         if config.values.model.vocab_size < task.vocab_size:
             raise ConfigError(
@@ -107,7 +128,18 @@ def prepare(config: Config) -> Prepared:
         _check_finite(settings(config))
     except (ValueError, OmegaConfBaseException) as error:
         raise ConfigError(" ".join(str(error).split())) from error
-    return Prepared(task, data, model, trainer, loggers)
+    return Prepared(task, data, model, trainer, loggers, processes)
+
+
+def _training_batches(
+    config: Config,
+    data: Data,
+    trainer: TrainerSettings,
+    processes: Processes,
+    device: torch.device,
+) -> Resumable:
+    size, parts = trainer.batch_size, trainer.accumulate
+    return data.training_batches(size, device, config.values.seed, parts, processes)
 
 
 def _check_finite(node: Any, name: str = "") -> None:
@@ -143,23 +175,31 @@ def _is_old(path: Path) -> bool:
         return False
 
 
-def _run(config: Config, prepared: Prepared, directory: Path, claim: Claim) -> dict[str, Any]:
+def _run(
+    config: Config, prepared: Prepared, directory: Path, claim: Claim | None
+) -> dict[str, Any]:
+    """The record, of which only the first of several processes has all. It has the claim too."""
+    first = prepared.processes.first
     model, trainer = prepared.model, prepared.trainer
     device = torch.device(trainer.accelerator)
     session = provenance(device)
+    if prepared.processes.world > 1:
+        session["device"]["processes"] = prepared.processes.world
     try:
         module, diverged_at = _train(config, prepared, directory, claim, session)
     except (ConfigError, LostClaimError):
         raise
     except Exception:
-        with contextlib.suppress(OSError):
-            write_atomically(directory / "error.txt", traceback.format_exc())
+        if first:
+            with contextlib.suppress(OSError):
+                write_atomically(directory / "error.txt", traceback.format_exc())
         raise
-    write_history(directory / "metrics.csv", module.history)
+    if first:
+        write_history(directory / "metrics.csv", module.history)
     measured = prepared.data.metrics(module, device, prepared.task.chance, diverged_at is not None)
     started = time.perf_counter()
     statistics = None
-    if diverged_at is None:
+    if diverged_at is None and first:
         count = min(STATISTICS_SEQUENCES, max(1, STATISTICS_TOKENS // prepared.task.length))
         sample = torch.from_numpy(prepared.data.sample(count)).to(device)
         statistics = coefficient_statistics(model.to(device).eval(), sample)
@@ -185,16 +225,27 @@ def _run(config: Config, prepared: Prepared, directory: Path, claim: Claim) -> d
 
 
 def _train(
-    config: Config, prepared: Prepared, directory: Path, claim: Claim, session: dict[str, Any]
+    config: Config,
+    prepared: Prepared,
+    directory: Path,
+    claim: Claim | None,
+    session: dict[str, Any],
 ) -> tuple[Training, int | None]:
     """The module after training, and the step at which it diverged, if it did."""
-    task, trainer = prepared.task, prepared.trainer
-    device = torch.device(trainer.accelerator)
-    train = prepared.data.training_batches(
-        trainer.batch_size, device, config.values.seed, trainer.accumulate
+    task, data, trainer, processes = (
+        prepared.task,
+        prepared.data,
+        prepared.trainer,
+        prepared.processes,
     )
-    test = prepared.data.test_batches(max(trainer.batch_size, TEST_TOKENS // task.length), device)
+    device = torch.device(trainer.accelerator)
+    train = _training_batches(config, data, trainer, processes, device)
+    test_size = max(trainer.batch_size, TEST_TOKENS // task.length)
+    test = data.test_batches(test_size, device, processes)
     prepared.model.recompute = trainer.recompute
+    if trainer.compile:
+        for block in prepared.model.blocks:
+            block.compile()
     module = Training(
         prepared.model,
         vocab_size=config.values.model.vocab_size,
@@ -204,20 +255,23 @@ def _train(
         test_every=trainer.test_every,
         stop_at=trainer.stop_at,
         session=session,
-        split=prepared.data.looked_at,
+        split=data.looked_at,
+        processes=processes,
     )
     name, checkpoint = directory.name, directory / CHECKPOINT
-    if checkpoint.exists():
+    start = checkpoint if processes.agree(checkpoint.exists) else None
+    if start:
         check_checkpoint(checkpoint, module)
         log.info("run %s goes on from its checkpoint", name)
-    loggers = [make(save_dir=directory, version=name, name=name) for make in prepared.loggers]
-    keep = KeepProgress(directory, trainer.checkpoint_seconds, loggers, claim.check)
+    makers = prepared.loggers if processes.first else []
+    loggers = [make(save_dir=directory, version=name, name=name) for make in makers]
+    before = claim.check if claim else _nothing
+    keep = KeepProgress(directory, trainer.checkpoint_seconds, loggers, before, processes)
     exit_code, diverged_at = 1, None
     try:
         for logger in loggers:
             logger.log_hyperparams(settings(config))
-        start = checkpoint if checkpoint.exists() else None
-        trainer.make([keep], directory).fit(module, train, test, ckpt_path=start)
+        trainer.make([keep], directory, processes).fit(module, train, test, ckpt_path=start)
         exit_code = 0
     except DivergedError as error:
         exit_code, diverged_at = 0, error.step
@@ -225,3 +279,7 @@ def _train(
     finally:
         keep.close(exit_code)
     return module, diverged_at
+
+
+def _nothing() -> None:
+    pass

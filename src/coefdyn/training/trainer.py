@@ -12,14 +12,16 @@ from typing import Any
 
 import lightning.pytorch as pl
 import torch
-from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch.callbacks import Callback, RichProgressBar
+from lightning.pytorch.strategies import DDPStrategy
 
 from coefdyn.errors import ConfigError
 from coefdyn.training.checkpoint import AtomicFiles
+from coefdyn.training.processes import ALONE, Processes, environment
 
 PRECISIONS = {"fp32": "32-true", "bf16-mixed": "bf16-mixed"}
 ACCELERATORS = ("cpu", "cuda")
+STRATEGIES = ("single", "ddp")
 
 
 @dataclass(frozen=True)
@@ -35,21 +37,32 @@ class TrainerSettings:
     test_every: int
     checkpoint_seconds: float
     accelerator: str
+    strategy: str
     threads: int | None
     accumulate: int
     recompute: bool
+    compile: bool
 
-    def make(self, callbacks: Sequence[Callback], directory: Path) -> pl.Trainer:
-        """Lightning's Trainer: one device, our checkpoints and metrics file instead of its own."""
+    @property
+    def distributed(self) -> bool:
+        return self.strategy == "ddp"
+
+    def make(
+        self, callbacks: Sequence[Callback], directory: Path, processes: Processes = ALONE
+    ) -> pl.Trainer:
+        """Lightning's Trainer: our checkpoints and metrics file instead of its own."""
         bar = [RichProgressBar(refresh_rate=10, console_kwargs={"stderr": True})]
-        show = sys.stderr.isatty()
+        show = sys.stderr.isatty() and processes.first
         logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
         with warnings.catch_warnings():
             # It advises to use a GPU that is there; trainer=cpu has been asked for.
             warnings.filterwarnings("ignore", message="GPU available but not used")
             return pl.Trainer(
                 accelerator=self.accelerator,
-                devices=1,
+                devices=processes.world // processes.nodes,
+                num_nodes=processes.nodes,
+                strategy=DDPStrategy() if processes.world > 1 else "auto",
+                use_distributed_sampler=False,  # our batches know their share
                 precision=PRECISIONS[self.precision],  # type: ignore[arg-type]
                 max_epochs=self.max_epochs,
                 accumulate_grad_batches=self.accumulate,
@@ -58,8 +71,7 @@ class TrainerSettings:
                 logger=False,
                 enable_checkpointing=True,
                 callbacks=[*callbacks, *(bar if show else [])],
-                # Nor its own handling of SLURM's signals.
-                plugins=[AtomicFiles(), LightningEnvironment()],
+                plugins=[AtomicFiles(), environment(self.distributed)],
                 enable_progress_bar=show,
                 enable_model_summary=False,
                 default_root_dir=directory,
@@ -84,8 +96,9 @@ def trainer_settings(values: Mapping[str, Any]) -> TrainerSettings:
     ):
         if type(given[name]) is not int or given[name] < least:
             raise _wrong(name, given, f"must be a whole number of at least {least}")
-    if given["recompute"] not in (True, False):
-        raise _wrong("recompute", given, "must be true or false")
+    for name in ("recompute", "compile"):
+        if type(given[name]) is not bool:
+            raise _wrong(name, given, "must be true or false")
     if given["threads"] is not None and (type(given["threads"]) is not int or given["threads"] < 1):
         raise _wrong("threads", given, "must be a whole number of at least 1, or null")
     for name in ("clip", "stop_at", "checkpoint_seconds"):
@@ -95,7 +108,11 @@ def trainer_settings(values: Mapping[str, Any]) -> TrainerSettings:
         if type(given[name]) not in (int, float) or not 0 < given[name] < math.inf:
             raise _wrong(name, given, "must be a number above 0" + ", or null" * optional)
         given[name] = float(given[name])
-    for name, known in (("precision", PRECISIONS), ("accelerator", ACCELERATORS)):
+    for name, known in (
+        ("precision", PRECISIONS),
+        ("accelerator", ACCELERATORS),
+        ("strategy", STRATEGIES),
+    ):
         if given[name] not in known:
             raise _wrong(name, given, f"is not known; choose from {', '.join(known)}")
     if given["accelerator"] == "cuda" and not torch.cuda.is_available():
@@ -104,6 +121,6 @@ def trainer_settings(values: Mapping[str, Any]) -> TrainerSettings:
 
 
 def _wrong(name: str, given: Mapping[str, Any], why: str) -> ConfigError:
-    of_devices = ("accelerator", "threads", "accumulate", "recompute")
+    of_devices = ("accelerator", "strategy", "threads", "accumulate", "recompute", "compile")
     section = "trainer.devices" if name in of_devices else "trainer"
     return ConfigError(f"{section}.{name}={given[name]} {why}")

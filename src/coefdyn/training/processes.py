@@ -1,0 +1,130 @@
+"""The processes that share a run: one, or with trainer=ddp as many as torchrun or srun started."""
+
+import atexit
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+import torch
+import torch.distributed as dist
+from lightning.fabric.plugins.environments.cluster_environment import ClusterEnvironment
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
+from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
+from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
+from torch import Tensor
+
+from coefdyn.errors import ConfigError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Number `rank` of `world` processes; `local` is its number on its node."""
+
+    rank: int = 0
+    world: int = 1
+    local: int = 0
+    nodes: int = 1
+
+    @property
+    def first(self) -> bool:
+        """The one that writes."""
+        return self.rank == 0
+
+    def sum(self, *tensors: Tensor) -> None:
+        """Each tensor over all processes, in place."""
+        if self.world > 1:
+            for tensor in tensors:
+                dist.all_reduce(tensor)
+
+    def mean(self, tensor: Tensor) -> Tensor:
+        if self.world > 1:
+            dist.all_reduce(tensor)
+            tensor /= self.world
+        return tensor
+
+    def any(self, flag: bool, device: torch.device) -> bool:
+        """Whether it is so in any of the processes."""
+        if self.world == 1:
+            return flag
+        found = torch.tensor(int(flag), device=device)
+        dist.all_reduce(found, dist.ReduceOp.MAX)
+        return bool(found.item())
+
+    def agree(self, find: Callable[[], T]) -> T:
+        """What the first one finds. If it fails, all fail."""
+        if self.world == 1:
+            return find()
+        said: list[tuple[T | None, str | None]] = [(None, None)]
+        try:
+            if self.first:
+                said = [(find(), None)]
+        except Exception as error:
+            said = [(None, str(error))]
+            raise
+        finally:
+            dist.broadcast_object_list(said)
+        value, failure = said[0]
+        if failure is not None:
+            raise ConfigError(failure)
+        return cast(T, value)
+
+
+ALONE = Processes()
+
+
+def environment(distributed: bool) -> ClusterEnvironment:
+    """Who started this process, for Lightning."""
+    if not distributed:
+        return LightningEnvironment()  # nor its own handling of SLURM's signals
+    if TorchElasticEnvironment.detect():
+        return TorchElasticEnvironment()
+    if "SLURM_PROCID" in os.environ and "SLURM_STEP_ID" in os.environ:
+        return SLURMEnvironment(auto_requeue=False)
+    raise ConfigError(
+        "trainer.devices.strategy=ddp needs one process per device, all started alike: "
+        "torchrun --nproc-per-node=N scripts/train.py ..., or srun python scripts/train.py ... in "
+        "a SLURM job; trainer=cuda or trainer=cpu is one process"
+    )
+
+
+def join(distributed: bool, accelerator: str) -> Processes:
+    """Meet the others; once per process."""
+    if not distributed:
+        return ALONE
+    found = environment(distributed)
+    rank, world, local = found.global_rank(), found.world_size(), found.local_rank()
+    if accelerator == "cuda":
+        if local >= torch.cuda.device_count():
+            raise ConfigError(
+                f"trainer.devices.strategy=ddp has process {local} on a node with "
+                f"{torch.cuda.device_count()} GPUs; start as many processes per node as GPUs"
+            )
+        torch.cuda.set_device(local)
+    if not dist.is_initialized():
+        place = f"tcp://{found.main_address}:{found.main_port}"
+        if isinstance(found, TorchElasticEnvironment):
+            place = "env://"  # whose meeting point torchrun keeps
+        backend = "nccl" if accelerator == "cuda" else "gloo"
+        dist.init_process_group(backend, place, rank=rank, world_size=world)
+        atexit.register(dist.destroy_process_group)
+    if isinstance(found, TorchElasticEnvironment):
+        nodes = world // int(os.environ["LOCAL_WORLD_SIZE"])
+    else:
+        nodes = int(os.environ["SLURM_STEP_NUM_NODES"])
+    if world % nodes:
+        raise ConfigError(
+            f"trainer.devices.strategy=ddp has {world} processes on {nodes} nodes; start the same "
+            "number on each"
+        )
+    return Processes(rank, world, local, nodes)
+
+
+def rank_here() -> int:
+    """The number of this process, before it has met the others; 0 if nobody started several."""
+    for name in ("RANK", "SLURM_PROCID"):
+        if name in os.environ:
+            return int(os.environ[name])
+    return 0
