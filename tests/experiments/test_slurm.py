@@ -3,10 +3,13 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +18,7 @@ from coefdyn.experiments import slurm
 from coefdyn.experiments.command import main
 from coefdyn.experiments.grid import Run, plan
 from coefdyn.experiments.slurm import read_manifest, write_manifest
+from coefdyn.tasks.prepare import prepare
 from coefdyn.training.claim import owner_of
 from tests.experiments.cluster import Cluster, missing_programs
 
@@ -221,3 +225,24 @@ def test_hydra_s_own_way_by_submitit(cluster: Cluster, tmp_path: Path, launcher:
     assert done.returncode == 1
     assert (good / "record.json").exists()
     assert not (bad / "record.json").exists()
+
+
+@pytest.mark.parametrize("tasks", [pytest.param(2, marks=real)])
+def test_the_tasks_of_a_job_share_a_run(
+    cluster: Cluster, tmp_path: Path, text: dict[str, Any], tasks: int
+) -> None:
+    prepare(text)
+    script = Path(__file__).parents[2] / "scripts" / "train.py"
+    arguments = ["task=wikitext103", "scale=smoke", "task.vocab_size=258", "trainer=ddp",
+                 "trainer.precision=fp32", "trainer.devices.accelerator=cpu",
+                 "trainer.devices.threads=1", f"paths.data={tmp_path}/data",
+                 f"paths.results={tmp_path}"]  # fmt: skip
+    command = [sys.executable, str(script), *arguments]
+    done = subprocess.run(
+        ["srun", f"--ntasks-per-node={tasks}", "--mem=100", *command],
+        env=cluster.environment, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("record.json") == 1
+    (path,) = tmp_path.glob("runs/*/record.json")
+    assert json.loads(path.read_text())["device"]["processes"] == tasks

@@ -104,6 +104,7 @@ def test_tasks_of_small_batches_are_not_shared() -> None:
         data.training_batches(2, torch.device("cpu"), 0, processes=Processes(0, 2))
 
 
+@pytest.mark.slow
 def test_an_odd_batch_is_not_shared(tmp_path: Path, text: dict[str, Any]) -> None:
     prepare(text)
     process = two(

@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,8 @@ from coefdyn.errors import ConfigError
 from coefdyn.tasks.corpus import text_identity
 from coefdyn.tasks.prepare import prepare
 from coefdyn.training.build import build
-from coefdyn.training.config import compose
-from coefdyn.training.record import run_id
+from coefdyn.training.config import CONF, compose
+from coefdyn.training.record import read_record, run_id
 from coefdyn.training.run import run_one
 from tests.training.runs import folder, history
 
@@ -116,10 +118,7 @@ def test_text_that_cannot_be_used_is_named(
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    "how",
-    ["accumulate=2", "recompute=true", pytest.param("compile=true", marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize("how", ["accumulate=2", "recompute=true"])
 def test_saving_memory_changes_nothing(tmp_path: Path, text: dict[str, Any], how: str) -> None:
     prepare(text)
     plain = run_one(compose(lm(tmp_path, "model=mamba2")))
@@ -129,6 +128,20 @@ def test_saving_memory_changes_nothing(tmp_path: Path, text: dict[str, Any], how
     assert saving["steps"] == plain["steps"]
     for name in ("test/loss", "validation/loss", "train/loss"):
         assert saving["metrics"][name] == pytest.approx(plain["metrics"][name], rel=1e-5)
+
+
+@pytest.mark.slow
+def test_compiling_changes_nothing(tmp_path: Path, text: dict[str, Any]) -> None:
+    """In a process of its own: the types that tests check at run time cannot be compiled."""
+    prepare(text)
+    plain = run_one(compose(lm(tmp_path, "model=mamba2")))
+    other = [f"paths.results={tmp_path}/other", "trainer.devices.compile=true"]
+    script = str(CONF.parent / "scripts" / "train.py")
+    subprocess.run([sys.executable, script, *lm(tmp_path, "model=mamba2"), *other], check=True)
+    compiled = read_record(folder(tmp_path / "other", plain) / "record.json")
+    assert compiled is not None
+    for name in ("test/loss", "validation/loss", "train/loss"):
+        assert compiled["metrics"][name] == pytest.approx(plain["metrics"][name], rel=1e-5)
 
 
 def test_text_goes_on_in_the_middle_of_an_epoch(

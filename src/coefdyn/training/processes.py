@@ -82,7 +82,10 @@ def environment(distributed: bool) -> ClusterEnvironment:
     if TorchElasticEnvironment.detect():
         return TorchElasticEnvironment()
     if "SLURM_PROCID" in os.environ and "SLURM_STEP_ID" in os.environ:
-        return SLURMEnvironment(auto_requeue=False)
+        try:
+            return SLURMEnvironment(auto_requeue=False)
+        except RuntimeError as error:  # it does not take every way to ask for tasks
+            raise ConfigError(" ".join(str(error).split())) from error
     raise ConfigError(
         "trainer.devices.strategy=ddp needs one process per device, all started alike: "
         "torchrun --nproc-per-node=N scripts/train.py ..., or srun python scripts/train.py ... in "
