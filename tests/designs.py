@@ -16,6 +16,8 @@ from coefdyn.training.config import compose, options
 
 Choice = tuple[str, ...]  # evolution, scaling, readout, normalization
 
+# Presets that are there to be trained; those of all_principles_lm are parts of one experiment.
+ARCHITECTURES = [name for name in options("model") if not name.startswith("all_")]
 SIZES = {"d_model": 6, "n_state": 6, "d_value": 4, "n_heads": 2}
 
 

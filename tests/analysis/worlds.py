@@ -54,7 +54,8 @@ def right(stem: str, run: Run) -> tuple[float, float, float]:
 
 
 PERPLEXITY = {"mamba2_unscaled": 29.2, "mamba2_inverse_sqrt": 28.8, "mamba2": 28.9,
-              "softmax_attention_unscaled": 32.7, "softmax_attention": 31.7}  # fmt: skip
+              "softmax_attention_unscaled": 32.7, "softmax_attention": 31.7,
+              "all_principles": 25.0}  # fmt: skip
 
 
 def wrong(stem: str, run: Run) -> tuple[float, float, float]:
@@ -89,7 +90,7 @@ def record(stem: str, run: Run, world: World) -> dict[str, Any]:
     length = run.settings["task"]["seq_len"]
     statistics |= {"near_zero": near_zero, "ratio": near_zero, "most_zeros": int(zeros)}
     statistics["per_head"] = {"zeros_per_index": [[[0.0] * (length - 1) + [zeros]] * 2] * 2}
-    perplexity = PERPLEXITY.get(run.choices["model"], 1.0)
+    perplexity = PERPLEXITY.get(run.choices["model"], 30.0)
     if world is wrong:
         perplexity = 1000 / perplexity**3 * (1.5 if run.choices["model"] == "mamba2" else 1)
     return {
@@ -118,6 +119,10 @@ def shelf(results: Path, world: World, keep: Callable[[Run], bool] = lambda _: T
     made = Shelf(results, "smoke")
     for stem in options("experiment"):
         runs = runs_of(stem)
+        for run in runs if stem.endswith(("wikitext", "_lm")) else []:
+            place = results / "runs" / run.run_id
+            place.mkdir(parents=True, exist_ok=True)
+            (place / "metrics.csv").write_text("step,train/loss,validation/loss\n2,9,\n4,5,6\n")
         made.write(
             stem, runs, {r.run_id: record(stem, r, world) if keep(r) else None for r in runs}
         )

@@ -24,8 +24,9 @@ PAPER = {
     "principle6_no_post_norm": 90,
     "architectures": 480,
     "principle5_wikitext": 5,
+    "all_principles_lm": 7,
 }
-LITE = (54, 24, 12, 36, 48, 432, 288, 27, 27, 144, 5)
+LITE = (54, 24, 12, 36, 48, 432, 288, 27, 27, 144, 5, 7)
 
 
 def test_every_experiment_has_the_runs_of_the_paper() -> None:

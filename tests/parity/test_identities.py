@@ -147,6 +147,14 @@ def closed_form(name: str, mixer: torch.nn.Module, x: Tensor) -> Tensor:
         return dot * delta.unsqueeze(-2)
     if name == "mamba2_unscaled":
         return dot
+    if name.startswith("all_"):  # b_j = z_j/sqrt(n), z_j, or 1/sqrt(n); phi = Id or softplus
+        gate = getattr(mixer.design.scaling, "gate", None)
+        z = 1.0 if gate is None else gate(x).sigmoid().mT.unsqueeze(-2)
+        score = dot * z / (1.0 if name == "all_but_p5" else root)
+        if name != "all_but_p1":
+            return score
+        alpha = F.softplus(score) * causal
+        return alpha / alpha.sum(-1, keepdim=True)
     known = ("gla", "householder", "mamba2_inverse_sqrt")
     assert name in known, f"Table 1 has no closed form for {name}: add it here"
     return dot / root

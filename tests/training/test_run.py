@@ -17,11 +17,12 @@ from coefdyn.training.config import options
 from coefdyn.training.module import LARGEST_LOSS, Training
 from coefdyn.training.record import NOT_IN_RUN_ID, read_record, run_id
 from coefdyn.training.run import run_one
+from tests.designs import ARCHITECTURES
 from tests.training.runs import folder, history, run_smoke, smoke
 
 
 @pytest.mark.parametrize("task", [name for name in options("task") if name != "wikitext103"])
-@pytest.mark.parametrize("model", options("model"))
+@pytest.mark.parametrize("model", ARCHITECTURES)
 def test_every_preset_trains_on_every_task(model: str, task: str, tmp_path: Path) -> None:
     record = run_smoke(tmp_path, f"model={model}", f"task={task}", "trainer.max_epochs=3")
     rows = history(tmp_path, record)
@@ -30,7 +31,7 @@ def test_every_preset_trains_on_every_task(model: str, task: str, tmp_path: Path
     assert [int(row["epoch"]) for row in rows] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("model", options("model"))
+@pytest.mark.parametrize("model", ARCHITECTURES)
 def test_bf16_mixed_trains_close_to_fp32(model: str, tmp_path: Path) -> None:
     full = run_smoke(tmp_path, f"model={model}")
     mixed = run_smoke(tmp_path, f"model={model}", "trainer.precision=bf16-mixed")
@@ -247,7 +248,7 @@ def test_a_diverged_run_keeps_its_last_finite_metrics(
     assert "at step 7" in caplog.text
 
 
-@pytest.mark.parametrize("model", options("model"))
+@pytest.mark.parametrize("model", ARCHITECTURES)
 def test_an_absurd_learning_rate_diverges_and_the_accuracy_is_chance(
     model: str, tmp_path: Path
 ) -> None:

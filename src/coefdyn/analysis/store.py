@@ -10,11 +10,13 @@ from matplotlib.figure import Figure
 
 from coefdyn.analysis.figures import STEMS, Drawing, drawing
 from coefdyn.analysis.tables import (
+    CURVE_COLUMNS,
     LENGTH_COLUMNS,
     POINT_COLUMNS,
     RUN_COLUMNS,
     ZERO_COLUMNS,
     Records,
+    curve_table,
     over_seeds,
     point_table,
     provenance,
@@ -28,6 +30,7 @@ from coefdyn.experiments.grid import Run
 from coefdyn.training.record import write_atomically
 
 LENGTHS, ZEROS = "principle1_throughput", "principle2_2_zeros_index"
+CURVES = "_curves"  # losses over the steps, of text
 ABOUT_SEEDS = ("principle5_scaling", "principle5_no_post_norm")
 
 
@@ -35,7 +38,7 @@ class Shelf:
     """The tables and figures of one scale."""
 
     def __init__(self, results: Path, scale: str) -> None:
-        self.scale = scale
+        self.results, self.scale = results, scale
         self.tables, self.figures = results / "tables" / scale, results / "figures" / scale
 
     def path(self, name: str) -> Path:
@@ -61,13 +64,16 @@ class Shelf:
             self.path(ZEROS).unlink(missing_ok=True)
             if len(zeros):
                 write_table(self.path(ZEROS), zeros)
+        if runs[0].settings["task"]["name"] == "wikitext103":
+            write_table(self.path(stem + CURVES), curve_table(runs, records, self.results))
         found = provenance(records) | {"narrowed": list(narrowed)}
         write_atomically(self._sidecar(stem), json.dumps(found, indent=1) + "\n")
 
     def read(self, name: str) -> pd.DataFrame:
         columns = {LENGTHS: LENGTH_COLUMNS, ZEROS: ZERO_COLUMNS}.get(name, POINT_COLUMNS)
-        if name.endswith("_runs"):
-            columns = RUN_COLUMNS
+        for ending, others in (("_runs", RUN_COLUMNS), (CURVES, CURVE_COLUMNS)):
+            if name.endswith(ending):
+                columns = others
         return read_table(self.path(name), columns, self.scale)
 
     def read_all(self) -> dict[str, pd.DataFrame]:
@@ -78,7 +84,8 @@ class Shelf:
     def view(self, name: str) -> pd.DataFrame:
         """A table as figures and claims see it: seeds apart only where it is about them."""
         table = self.read(name)
-        return table if name in (LENGTHS, ZEROS, *ABOUT_SEEDS) else over_seeds(table)
+        as_it_is = name in (LENGTHS, ZEROS, *ABOUT_SEEDS) or name.endswith(CURVES)
+        return table if as_it_is else over_seeds(table)
 
     def provenance(self, stem: str) -> dict[str, Any]:
         path = self._sidecar(stem)

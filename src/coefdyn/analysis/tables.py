@@ -10,6 +10,7 @@ import pandas as pd
 
 from coefdyn.errors import ConfigError
 from coefdyn.experiments.grid import Run
+from coefdyn.experiments.store import folder
 from coefdyn.training.record import name_of, write_atomically
 
 AXES = ["task", "model", "evolution", "scaling", "readout", "normalization", "block", "post_norm",
@@ -26,6 +27,7 @@ POINT_COLUMNS = ["scale", *AXES, *METRICS, *PERPLEXITIES, "chance", *STATISTICS,
                  "zero_limit", "parameters", *TUNED, "lr_at_edge", "runs", "missing", "diverged",
                  "accuracy_worst", "run_id"]  # fmt: skip
 ZERO_COLUMNS = ["scale", "task", "readout", "layer", "head", "index", "zeros", "limit", "run_id"]
+CURVE_COLUMNS = ["scale", "model", "seed", "step", "train/loss", "validation/loss", "run_id"]
 LENGTH_COLUMNS = ["scale", "form", "length", "milliseconds", "device"]
 
 Records = Mapping[str, Mapping[str, Any] | None]  # by run_id; None where there is none
@@ -134,6 +136,19 @@ def over_seeds(points: pd.DataFrame) -> pd.DataFrame:
     rules |= dict.fromkeys(measured, "mean") | dict.fromkeys(("runs", "missing", "diverged"), "sum")
     groups = points.groupby(axes, sort=False, dropna=False)
     return groups.agg(rules).reset_index()[POINT_COLUMNS]
+
+
+def curve_table(runs: Sequence[Run], records: Records, results: Path) -> pd.DataFrame:
+    """A row per epoch of each recorded run: the losses of its metrics.csv."""
+    tables = []
+    for run in runs:
+        path = folder(results, run.run_id) / "metrics.csv"
+        if records[run.run_id] is None or not path.exists():
+            continue
+        axes = {name: value for name, value in _axes(run).items() if name in ("model", "seed")}
+        about = {"scale": run.choices["scale"], **axes, "run_id": run.run_id}
+        tables.append(pd.read_csv(path).assign(**about).reindex(columns=CURVE_COLUMNS))
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=CURVE_COLUMNS)
 
 
 def zero_table(points: pd.DataFrame, records: Records) -> pd.DataFrame:

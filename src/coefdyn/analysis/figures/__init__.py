@@ -20,6 +20,7 @@ STEMS = (
     "principle6_normalization",
     "principle6_no_post_norm",
     "architectures",
+    "all_principles_lm",
 )
 
 # The table that a figure draws, by stem: points of a grid, or what else the stem has.
