@@ -2,7 +2,9 @@
 
 import json
 import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -114,3 +116,33 @@ def test_bad_input_to_preparing_gets_one_sentence(
     with pytest.raises(ConfigError, match="has no train split"):
         prepare(text)
     assert not Path(text["out"]).exists()
+
+
+@pytest.mark.parametrize("what", ["source", "tokenizer"])
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        (None, "pip install 'coefdyn\\[hub\\]'"),
+        (ConnectionError("no route"), r"=hub cannot be had \(ConnectionError\); download"),
+    ],
+)
+def test_without_the_hub_there_is_one_sentence(
+    text: dict[str, Any],
+    what: str,
+    broken: Exception | None,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        assert broken is not None
+        raise broken
+
+    module, function = {
+        "source": ("datasets", "load_dataset"),
+        "tokenizer": ("huggingface_hub", "hf_hub_download"),
+    }[what]
+    stand_in = None if broken is None else SimpleNamespace(**{function: fails})
+    monkeypatch.setitem(sys.modules, module, stand_in)  # None: not installed
+    with pytest.raises(ConfigError, match=words):
+        prepare({**text, what: "hub"})
+    assert not list(Path(text["out"]).parent.glob("*/*.bin"))

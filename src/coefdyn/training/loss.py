@@ -3,14 +3,13 @@
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int64
 from torch import Tensor
 
 from coefdyn.tasks.task import IGNORE
 
 LARGEST = 2**25  # logits up to which they are computed at once, as in the MAD tasks
-CHUNK_LOGITS = 2**24  # of a chunk
+CHUNK_LOGITS = 2**23  # of a chunk
 
 
 class _Chunked(torch.autograd.Function):
@@ -34,25 +33,29 @@ class _Chunked(torch.autograd.Function):
         grad_weight = torch.zeros_like(weight, dtype=torch.float32) if wanted else None
         for start in range(0, len(x), size):
             part, target = x[start : start + size], targets[start : start + size]
-            logits = (part @ weight.mT).float()
-            total += F.cross_entropy(logits, target, ignore_index=IGNORE, reduction="sum")
+            log_p = (part @ weight.mT).float().log_softmax(-1)
+            counts, place = target != IGNORE, target.clamp(min=0).unsqueeze(-1)
+            total -= (log_p.gather(-1, place).squeeze(-1) * counts).sum()
             if grad_x is None or grad_weight is None:
                 continue
-            counts = target != IGNORE
-            grad = logits.softmax(-1)
-            grad[torch.arange(len(target), device=x.device), target.clamp(min=0)] -= 1
-            grad *= counts.unsqueeze(-1)
-            grad = grad.to(x.dtype)
+            grad = log_p.exp_()  # softmax - one-hot, in place
+            grad.scatter_add_(-1, place, grad.new_full(place.shape, -1.0))
+            grad = (grad.mul_(counts.unsqueeze(-1))).to(x.dtype)
             grad_x[start : start + size] = grad @ weight
-            grad_weight += (grad.mT @ part).float()
-        if grad_x is not None and grad_weight is not None:
-            ctx.save_for_backward(grad_x, grad_weight.to(weight.dtype))
+            if part.dtype == grad_weight.dtype:
+                grad_weight.addmm_(grad.mT, part)
+            else:
+                grad_weight += grad.mT @ part
+        ctx.gradients = grad_x, grad_weight
+        ctx.kind = weight.dtype
         return total
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        grad_x, grad_weight = ctx.saved_tensors
-        return grad_x * grad.to(grad_x.dtype), grad_weight * grad.to(grad_weight.dtype), None, None
+        """Once: what was kept is scaled in place."""
+        (grad_x, grad_weight), ctx.gradients = ctx.gradients, (None, None)
+        grad_weight = grad_weight.mul_(grad).to(ctx.kind)
+        return grad_x.mul_(grad.to(grad_x.dtype)), grad_weight, None, None
 
 
 def summed_cross_entropy(
