@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
+from coefdyn.mixer.members import over_members
 from coefdyn.mixer.numerics import LOG2_E, exp, narrow_product
 
 # Channelwise decays are multiplied out directly below this size: larger blocks split in two.
@@ -33,6 +34,7 @@ def decayed_dot(
     return _split(x, y, c, size // 2)
 
 
+@over_members
 class HeadDecayedDot(torch.autograd.Function):
     """D and exp(c_i - c_j) where c is one number per head."""
 

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from coefdyn.mixer.chunks import carry, carry_adjoint, carry_gradients, chunks_of_time, cut
+from coefdyn.mixer.members import over_members
 from coefdyn.mixer.transition import Transition
 
 # Steps per chunk. With a Householder a longer triangular solve would cost float32 digits.
@@ -41,6 +42,7 @@ def chunk_size(has_direction: bool, per_channel: bool) -> int:
     return CHUNK_PER_CHANNEL if per_channel else CHUNK
 
 
+@over_members
 class Scan(torch.autograd.Function):
     """What every chunk reads of the state M at its start, and M itself: M_0 = 0, and a chunk adds
     key^T value on top of `carry`.

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from coefdyn.mixer.chunks import cut
+from coefdyn.mixer.members import over_members
 from coefdyn.mixer.numerics import exp, narrow_product
 from coefdyn.mixer.readout import Readout
 from coefdyn.mixer.transition import Transition
@@ -97,6 +98,7 @@ def _inside(
     return through, own
 
 
+@over_members
 class KernelScores(torch.autograd.Function):
     """alpha_sj = psi(q_s) . psi(P_s k_j); the vectors P_s k_j are recomputed, never stored."""
 

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from coefdyn.mixer.chunks import Chunks, carry_adjoint, carry_gradients, cut
+from coefdyn.mixer.members import over_members
 from coefdyn.mixer.numerics import narrow_product
 from coefdyn.mixer.readout import Readout
 from coefdyn.mixer.tiles import (
@@ -44,6 +45,7 @@ def quadratic_form(
     return total.unflatten(0, q.shape[:2]), unit.unflatten(0, q.shape[:2]) if shift else None
 
 
+@over_members
 class ReadoutSum(torch.autograd.Function):
     """sum_j phi(score_ij) v_j, group by group of heads; all is recomputed in the backward pass.
 

@@ -40,6 +40,7 @@ KEYS = (
     "task",
     "optimizer",
     "trainer",
+    "population",
     "logger",
     "scale",
     "grid",

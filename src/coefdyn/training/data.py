@@ -24,6 +24,13 @@ from coefdyn.training.processes import ALONE, Processes
 
 
 @runtime_checkable
+class HasHistory(Protocol):
+    """What was trained: a row per epoch."""
+
+    history: list[Row]
+
+
+@runtime_checkable
 class Data(Protocol):
     """`looked_at` is the split that is looked at between epochs."""
 
@@ -49,7 +56,7 @@ class Data(Protocol):
         ...
 
     def metrics(
-        self, module: Training, device: torch.device, chance: float, diverged: bool
+        self, trained: HasHistory, device: torch.device, chance: float, diverged: bool
     ) -> dict[str, float | None]: ...
 
     def digests(self) -> dict[str, str]: ...
@@ -99,10 +106,10 @@ class ExampleData:
         return self.test.inputs[:count]
 
     def metrics(
-        self, module: Training, device: torch.device, chance: float, diverged: bool
+        self, trained: HasHistory, device: torch.device, chance: float, diverged: bool
     ) -> dict[str, float | None]:
         """The last test; the best beside it. A run that never had a finite test is at chance."""
-        history = module.history
+        history = trained.history
         tests = [row for row in history if "test/accuracy" in row]
         last: Row = tests[-1] if tests else {}
         return {
@@ -162,11 +169,11 @@ class TextData:
         return self.blocks["test"].take(arange(min(count, len(self.blocks["test"])))).inputs
 
     def metrics(
-        self, module: Training, device: torch.device, chance: float, diverged: bool
+        self, trained: HasHistory, device: torch.device, chance: float, diverged: bool
     ) -> dict[str, float | None]:
         """Perplexity is exp(total negative log-likelihood / tokens) over the whole split; per word,
         the same total is shared by the words of the text."""
-        history = module.history
+        history = trained.history
         looks = [row for row in history if "validation/loss" in row]
         if diverged or not looks:
             last: Row = looks[-1] if looks else {}
@@ -175,8 +182,9 @@ class TextData:
                     "train/loss": history[-1]["train/loss"] if history else None,
                     "validation/loss": last.get("validation/loss"),
                     "validation/perplexity": None}  # fmt: skip
-        batches = BlockBatches(self.blocks["test"], 8, device, module.processes)
-        test = module.to(device).look_at("test", batches)
+        assert isinstance(trained, Training)
+        batches = BlockBatches(self.blocks["test"], 8, device, trained.processes)
+        test = trained.to(device).look_at("test", batches)
         found: dict[str, float | None] = {**test, "test/accuracy_best": test["test/accuracy"]}
         found["train/loss"] = history[-1]["train/loss"]
         found["validation/loss"] = looks[-1]["validation/loss"]

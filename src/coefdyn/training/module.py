@@ -43,6 +43,30 @@ def cosine(total: int, warmup: int, step: int) -> float:
     return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
 
 
+class Scores:
+    """Sums over test batches: the loss, and per token how often it was wanted and how often rightly
+    guessed. (torchmetrics would count pairs of tokens, vocab_size^2 numbers.)"""
+
+    def __init__(self, vocab_size: int, device: torch.device) -> None:
+        self.loss = torch.zeros((), dtype=torch.float64, device=device)
+        self.wanted = torch.zeros(vocab_size, dtype=torch.int64, device=device)
+        self.right = torch.zeros_like(self.wanted)
+
+    def add(self, logits: Tensor, wanted: Tensor) -> None:
+        size = len(self.wanted)
+        self.loss += F.cross_entropy(logits, wanted, reduction="sum")
+        self.wanted += wanted.bincount(minlength=size)
+        self.right += wanted[logits.argmax(-1) == wanted].bincount(minlength=size)
+
+    def row(self, split: str) -> Row:
+        occurs, right = self.wanted > 0, self.right.double()
+        return {
+            f"{split}/loss": (self.loss / self.wanted.sum()).item(),
+            f"{split}/accuracy": (right.sum() / self.wanted.sum()).item(),
+            f"{split}/accuracy_macro": (right / self.wanted)[occurs].mean().item(),
+        }
+
+
 class Training(pl.LightningModule):
     """Cross-entropy on the scored targets, a cosine schedule by step, a `history` row per epoch.
 
@@ -79,10 +103,8 @@ class Training(pl.LightningModule):
         self.started = 0.0
         self.losses: list[Tensor] = []  # of the epoch's steps so far
         self.lr = 0.0  # of the last step
-        # Sums over the test batches so far: the loss, and per token how often it was wanted and how
-        # often rightly guessed. (torchmetrics would count pairs of tokens, vocab_size^2 numbers.)
-        self.test_loss = torch.zeros((), dtype=torch.float64)
-        self.wanted = self.right = torch.zeros(vocab_size, dtype=torch.int64)
+        self.vocab_size = vocab_size
+        self.scores = Scores(vocab_size, torch.device("cpu"))
 
     def training_step(self, batch: Batch, index: int) -> Tensor:
         loss = self._loss(*batch)
@@ -93,7 +115,7 @@ class Training(pl.LightningModule):
         return loss
 
     def _loss(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        if inputs.numel() * len(self.wanted) <= LARGEST:
+        if inputs.numel() * self.vocab_size <= LARGEST:
             logits = self.model(inputs)
             return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE)
         head = self.model.head
@@ -113,29 +135,18 @@ class Training(pl.LightningModule):
     def on_validation_start(self) -> None:
         self._check_losses()
         self._lap("training")
-        self._reset_test()
-
-    def _reset_test(self) -> None:
-        self.test_loss = self.test_loss.to(self.device).zero_()
-        self.wanted = torch.zeros_like(self.wanted, device=self.device)
-        self.right = torch.zeros_like(self.wanted)
+        self.scores = Scores(self.vocab_size, self.device)
 
     def validation_step(self, batch: Batch, index: int) -> None:
         inputs, targets = batch
         scored = targets != IGNORE
-        if inputs.numel() * len(self.wanted) <= LARGEST:
-            self._score(self.model(inputs)[scored].float(), targets[scored])
+        if inputs.numel() * self.vocab_size <= LARGEST:
+            self.scores.add(self.model(inputs)[scored].float(), targets[scored])
             return
-        size = max(1, CHUNK_LOGITS // len(self.wanted))
+        size = max(1, CHUNK_LOGITS // self.vocab_size)
         x, wanted = self.model.features(inputs)[scored], targets[scored]
         for part, target in zip(x.split(size), wanted.split(size), strict=True):
-            self._score(self.model.head(part).float(), target)
-
-    def _score(self, logits: Tensor, wanted: Tensor) -> None:
-        self.test_loss += F.cross_entropy(logits, wanted, reduction="sum")
-        self.wanted += wanted.bincount(minlength=len(self.wanted))
-        guess = logits.argmax(-1)
-        self.right += wanted[guess == wanted].bincount(minlength=len(self.wanted))
+            self.scores.add(self.model.head(part).float(), target)
 
     def on_validation_epoch_end(self) -> None:
         row = self._test_row(self.split)
@@ -146,20 +157,15 @@ class Training(pl.LightningModule):
         self._stop_if_good_enough()
 
     def _test_row(self, split: str) -> Row:
-        self.processes.sum(self.test_loss, self.wanted, self.right)
-        occurs, right = self.wanted > 0, self.right.double()
-        return {
-            f"{split}/loss": (self.test_loss / self.wanted.sum()).item(),
-            f"{split}/accuracy": (right.sum() / self.wanted.sum()).item(),
-            f"{split}/accuracy_macro": (right / self.wanted)[occurs].mean().item(),
-        }
+        self.processes.sum(self.scores.loss, self.scores.wanted, self.scores.right)
+        return self.scores.row(split)
 
     @torch.no_grad()
     def look_at(self, split: str, batches: Iterable[Batch]) -> Row:
         """A split that plays no part in training, after it."""
         self.started = time.perf_counter()
         self.eval()
-        self._reset_test()
+        self.scores = Scores(self.vocab_size, self.device)
         for index, batch in enumerate(batches):
             self.validation_step(batch, index)
         self._lap("testing")

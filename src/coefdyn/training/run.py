@@ -80,7 +80,7 @@ def run_one(config: Config) -> dict[str, Any]:
         found = read_record(place)  # somebody may just have written it
         if found is not None and not config.values.force:
             return found
-        _open_directory(directory, config, displace=found is not None)
+        open_directory(directory, config, displace=found is not None)
         return None
 
     def finish() -> dict[str, Any]:
@@ -151,7 +151,7 @@ def _check_finite(node: Any, name: str = "") -> None:
         raise ConfigError(f"{name}={node} is infinite or NaN; it must be a finite number")
 
 
-def _open_directory(directory: Path, config: Config, displace: bool) -> None:
+def open_directory(directory: Path, config: Config, displace: bool) -> None:
     """`displace`: a finished run is to be trained again, and its checkpoint is no start for that.
 
     The record goes last: as long as it is there, the run is the finished one.
@@ -180,8 +180,7 @@ def _run(
 ) -> dict[str, Any]:
     """The record, of which only the first of several processes has all. It has the claim too."""
     first = prepared.processes.first
-    model, trainer = prepared.model, prepared.trainer
-    device = torch.device(trainer.accelerator)
+    device = torch.device(prepared.trainer.accelerator)
     session = provenance(device)
     if prepared.processes.world > 1:
         session["device"]["processes"] = prepared.processes.world
@@ -197,15 +196,41 @@ def _run(
     if first:
         write_history(directory / "metrics.csv", module.history)
     measured = prepared.data.metrics(module, device, prepared.task.chance, diverged_at is not None)
+    if not first:
+        return {}
+    done = Trained(module.history, module.seconds, module.sessions, diverged_at)
+    return make_record(config, prepared, directory.name, done, measured)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a training leaves besides the weights."""
+
+    history: list[Row]
+    seconds: dict[str, float]
+    sessions: list[dict[str, Any]]  # which code ran where, the present one last
+    diverged_at: int | None
+
+
+def make_record(
+    config: Config,
+    prepared: Prepared,
+    name: str,
+    trained: Trained,
+    measured: dict[str, float | None],
+) -> dict[str, Any]:
+    """With the statistics of the model as it is now."""
+    model, diverged_at = prepared.model, trained.diverged_at
+    device = torch.device(prepared.trainer.accelerator)
     started = time.perf_counter()
     statistics = None
-    if diverged_at is None and first:
+    if diverged_at is None:
         count = min(STATISTICS_SEQUENCES, max(1, STATISTICS_TOKENS // prepared.task.length))
         sample = torch.from_numpy(prepared.data.sample(count)).to(device)
         statistics = coefficient_statistics(model.to(device).eval(), sample)
-    last: Row = module.history[-1] if module.history else {}
+    last: Row = trained.history[-1] if trained.history else {}
     return {
-        "run_id": directory.name,
+        "run_id": name,
         "status": "finished" if diverged_at is None else "diverged",
         "diverged_at_step": diverged_at,
         "metrics": measured,
@@ -218,9 +243,9 @@ def _run(
         "backend": [block.mixer.form_used for block in blocks_of(model)],
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "data": prepared.data.digests(),
-        "seconds": {**module.seconds, "statistics": time.perf_counter() - started},
-        **session,
-        "earlier_sessions": module.sessions[:-1],
+        "seconds": {**trained.seconds, "statistics": time.perf_counter() - started},
+        **trained.sessions[-1],
+        "earlier_sessions": trained.sessions[:-1],
     }
 
 
@@ -232,16 +257,10 @@ def _train(
     session: dict[str, Any],
 ) -> tuple[Training, int | None]:
     """The module after training, and the step at which it diverged, if it did."""
-    task, data, trainer, processes = (
-        prepared.task,
-        prepared.data,
-        prepared.trainer,
-        prepared.processes,
-    )
+    data, trainer, processes = prepared.data, prepared.trainer, prepared.processes
     device = torch.device(trainer.accelerator)
     train = _training_batches(config, data, trainer, processes, device)
-    test_size = max(trainer.batch_size, TEST_TOKENS // task.length)
-    test = data.test_batches(test_size, device, processes)
+    test = data.test_batches(test_batch_size(prepared), device, processes)
     prepared.model.recompute = trainer.recompute
     if trainer.compile:
         for block in prepared.model.blocks:
@@ -279,6 +298,10 @@ def _train(
     finally:
         keep.close(exit_code)
     return module, diverged_at
+
+
+def test_batch_size(prepared: Prepared) -> int:
+    return max(prepared.trainer.batch_size, TEST_TOKENS // prepared.task.length)
 
 
 def _nothing() -> None:

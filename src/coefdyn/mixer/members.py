@@ -1,0 +1,27 @@
+"""Several models at once: how the fused operations of a mixer run under torch.func.vmap."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def over_members(function: type[torch.autograd.Function]) -> type[torch.autograd.Function]:
+    """An operation whose tensors all begin with a dimension of independent sequences: members of a
+    population are more of these."""
+
+    def fold(info: Any, dims: tuple[int | None, ...], *given: Any) -> tuple[Any, Any]:
+        def with_members(x: Any, dim: int | None) -> Any:
+            if not isinstance(x, Tensor):
+                return x
+            x = x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
+            return x.flatten(0, 1)
+
+        folded = [with_members(x, dim) for x, dim in zip(given, dims, strict=True)]
+        found = function.apply(*folded)
+        if isinstance(found, Tensor):
+            return found.unflatten(0, (info.batch_size, -1)), 0
+        return tuple(x.unflatten(0, (info.batch_size, -1)) for x in found), (0,) * len(found)
+
+    setattr(function, "vmap", staticmethod(fold))  # noqa: B010  mypy: it is a method
+    return function

@@ -1,0 +1,439 @@
+"""Runs that differ in learning rate, weight decay and seed only, trained at once.
+
+Their parameters are stacked, a row per member, and one step of all is one pass under
+torch.func.vmap: where a model is so small that launching operations is what costs, ten members take
+little longer than one. Each gets the record that its own run would have given. A member that
+diverges or reaches `stop_at` leaves the stack; the others go on unchanged.
+"""
+
+import contextlib
+import copy
+import itertools
+import logging
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch.utilities.exceptions import SIGTERMException
+from torch import Tensor
+
+from coefdyn.analysis.coefficients import blocks_of
+from coefdyn.errors import ConfigError
+from coefdyn.tasks.task import IGNORE
+from coefdyn.training.checkpoint import AtomicFiles
+from coefdyn.training.claim import Claim, ClaimedError, LostClaimError, claimed
+from coefdyn.training.config import Config, settings
+from coefdyn.training.data import ExampleData
+from coefdyn.training.module import CHECK_EVERY, LARGEST_LOSS, Row, Scores, cosine
+from coefdyn.training.record import (
+    name_of,
+    provenance,
+    read_record,
+    run_id,
+    write_history,
+    write_record,
+)
+from coefdyn.training.run import (
+    Prepared,
+    Trained,
+    make_record,
+    open_directory,
+    prepare,
+    run_one,
+    test_batch_size,
+)
+from coefdyn.training.stack import Stack
+
+log = logging.getLogger(__name__)
+
+CHECKPOINT = "member.ckpt"
+MODES = ("sequential", "fused", "auto")
+VARIED = (("optimizer", "lr"), ("optimizer", "weight_decay"), ("seed",), ("task", "seed"))
+# Tokens of a member's batch up to which auto fuses: beyond, a CPU gains nothing (`suite=population`
+# measures it). The number for GPUs is an estimate, not measured.
+FUSED_TOKENS = {"cpu": 512, "cuda": 2**15}
+
+Ending = dict[str, Any] | Exception  # a record, or why there is none
+
+
+def kin(values: Mapping[str, Any]) -> str:
+    """The same for runs that can be members of one population."""
+    rest = copy.deepcopy(dict(values))
+    for *parents, name in VARIED:
+        section = rest
+        for parent in parents:
+            section = section[parent]
+        section[name] = 0
+    return name_of(rest)
+
+
+def is_fused(values: Mapping[str, Any]) -> bool:
+    """Whether these settings ask for it; ConfigError if they cannot have it."""
+    mode = values["population"]["mode"]
+    if mode not in MODES:
+        raise ConfigError(f"population.mode={mode} is not known; choose from {', '.join(MODES)}")
+    if mode == "sequential":
+        return False
+    why = obstacle(values)
+    if mode == "fused" and why:
+        raise ConfigError(f"population.mode=fused cannot be had: {why}; use auto or sequential")
+    if mode == "fused" or why:
+        return not why
+    tokens = values["trainer"]["batch_size"] * values["task"]["seq_len"]
+    return bool(tokens <= FUSED_TOKENS[values["trainer"]["devices"]["accelerator"]])
+
+
+def obstacle(values: Mapping[str, Any]) -> str | None:
+    """Why runs with these settings cannot be members, or None if they can."""
+    optimizer, devices = values["optimizer"], values["trainer"]["devices"]
+    known = {"_target_", "_partial_", "lr", "weight_decay", "betas", "eps", "fused"}
+    if values["task"]["name"] == "wikitext103":
+        return "text fills a device with one model"
+    if optimizer.get("_target_") != "torch.optim.AdamW" or optimizer.keys() - known:
+        return "its optimizer is AdamW with lr, weight_decay, betas and eps"
+    if values.get("logger"):
+        return "only metrics.csv is written per member; use logger=csv"
+    if devices["strategy"] != "single" or devices["recompute"] or devices["compile"]:
+        return "trainer.devices.strategy, recompute and compile are for single runs"
+    return None
+
+
+def train_population(configs: Sequence[Config]) -> list[Ending]:
+    """What became of each run, in the order given; what is recorded already is not done again."""
+    directories = [Path(c.values.paths.results) / "runs" / run_id(c) for c in configs]
+    if len({kin(settings(config)) for config in configs}) > 1:
+        raise ConfigError(
+            "the members of a population differ in optimizer.lr, optimizer.weight_decay and seed "
+            "only; these differ in more"
+        )
+    if len(set(directories)) < len(directories):
+        raise ConfigError("a population has the same run twice")
+    if not is_fused(settings(configs[0])):
+        return [_alone(config) for config in configs]
+    endings: dict[Path, Ending] = {}
+    with contextlib.ExitStack() as held:
+        members = []
+        for config, directory in zip(configs, directories, strict=True):
+            try:
+                found = _join(config, directory, held)
+            except (ClaimedError, ConfigError, OSError) as error:
+                endings[directory] = error
+                continue
+            if isinstance(found, Member):
+                members.append(found)
+            else:
+                endings[directory] = found
+        members.sort(key=lambda member: member.steps, reverse=True)
+        for _, group in itertools.groupby(members, key=lambda member: member.steps):
+            _train(list(group), endings)  # a kill may have come between two checkpoints
+    return [endings[directory] for directory in directories]
+
+
+def _alone(config: Config) -> Ending:
+    try:
+        return run_one(config)
+    except Exception as error:
+        return error
+
+
+@dataclass
+class Member:
+    """A run of the population, and what it has so far."""
+
+    config: Config
+    prepared: Prepared
+    directory: Path
+    claim: Claim
+    history: list[Row] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)  # of the steps of an epoch that goes on
+    sessions: list[dict[str, Any]] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=lambda: {"training": 0.0, "testing": 0.0})
+    steps: int = 0
+    weights: Tensor | None = None
+    moments: tuple[Tensor, Tensor] | None = None
+
+    def restore(self) -> None:
+        """From its checkpoint, if it has one."""
+        path = self.directory / CHECKPOINT
+        if not path.exists():
+            return
+        saved = AtomicFiles().load_checkpoint(path)
+        count = sum(p.numel() for p in self.prepared.model.parameters())
+        names = ("history", "losses", "sessions", "seconds", "steps", "weights", "moments")
+        if not saved.keys() >= set(names) or saved["weights"].numel() != count:
+            raise ConfigError(
+                f"the checkpoint {path} is not of this model as the code is now; delete it to "
+                "train this run from the start"
+            )
+        for name in names:
+            setattr(self, name, saved[name])
+
+    def save(self, weights: Tensor, moments: tuple[Tensor, Tensor]) -> None:
+        self.claim.check()
+        kept = {n: getattr(self, n) for n in ("history", "losses", "sessions", "seconds", "steps")}
+        # clones: a row would bring the whole stack with it
+        state = {"weights": weights.clone(), "moments": tuple(m.clone() for m in moments)}
+        AtomicFiles().save_checkpoint(kept | state, self.directory / CHECKPOINT)
+
+
+def _join(config: Config, directory: Path, held: contextlib.ExitStack) -> Member | dict[str, Any]:
+    """The run as a member, claimed; or its record if it has one."""
+    place, force = directory / "record.json", config.values.force
+    found = read_record(place)
+    if found is not None and not force:
+        return found
+    prepared = prepare(config)
+    claim = held.enter_context(claimed(directory))
+    found = read_record(place)
+    if found is not None and not force:
+        return found
+    open_directory(directory, config, displace=found is not None)
+    if found is not None:
+        (directory / CHECKPOINT).unlink(missing_ok=True)
+    member = Member(config, prepared, directory, claim)
+    member.restore()
+    member.sessions.append(provenance(torch.device(prepared.trainer.accelerator)))
+    return member
+
+
+class _Data:
+    """Batches for all members: of one seed once, of several stacked."""
+
+    def __init__(self, members: Sequence[Member], device: torch.device) -> None:
+        self.members, self.device = list(members), device
+        self.train: dict[int, Any] = {}
+        self.test: dict[int, Any] = {}
+        for member in members:
+            seed = int(member.config.values.seed)
+            if seed in self.train:
+                continue
+            prepared, data = member.prepared, member.prepared.data
+            assert isinstance(data, ExampleData)
+            self.train[seed] = data.training_batches(prepared.trainer.batch_size, device, seed)
+            size = max(1, test_batch_size(prepared) // len(members))
+            self.test[seed] = data.test_batches(size, device)
+        self.per_epoch = len(next(iter(self.train.values())))
+
+    def keep(self, members: Sequence[Member]) -> None:
+        self.members = list(members)
+
+    def batches(self, epoch: int, start: int) -> Iterator[tuple[Tensor, Tensor]]:
+        for batches in self.train.values():
+            batches.set_epoch(epoch)
+            batches.load_state_dict({"position": start})
+        yield from self._together(self.train)
+
+    def tests(self) -> Iterator[tuple[Tensor, Tensor]]:
+        yield from self._together(self.test)
+
+    def _together(self, sources: Mapping[int, Any]) -> Iterator[tuple[Tensor, Tensor]]:
+        for found in zip(*sources.values(), strict=True):
+            batch = dict(zip(sources, found, strict=True))
+            if len(batch) == 1:
+                yield found[0]
+                continue
+            seeds = [int(member.config.values.seed) for member in self.members]
+            inputs, targets = ([batch[seed][i] for seed in seeds] for i in range(2))
+            yield torch.stack(inputs), torch.stack(targets)
+
+
+class _Training:
+    """Members at the same step, until each has its ending."""
+
+    def __init__(self, members: list[Member], endings: dict[Path, Ending]) -> None:
+        self.members, self.endings = members, endings
+        self.size = len(members)
+        first = members[0].prepared
+        self.trainer, self.split = first.trainer, "test"
+        self.device = torch.device(self.trainer.accelerator)
+        self.stack, self.data = _stack(members, self.device), _Data(members, self.device)
+        self.steps = members[0].steps
+        self.total = self.trainer.max_epochs * self.data.per_epoch
+        rows = [m.losses for m in members]
+        self.losses = [torch.tensor(step, device=self.device) for step in zip(*rows, strict=True)]
+        self.saved = self.started = time.perf_counter()
+        self.asked_to_end = False
+
+    def run(self) -> None:
+        with self._noting_sigterm():
+            done, start = divmod(self.steps, self.data.per_epoch)
+            for epoch in range(done, self.trainer.max_epochs):
+                self._epoch(epoch, start)
+                start = 0
+                if not self.members:
+                    return
+            self._drop({}, range(len(self.members)))
+
+    def _epoch(self, epoch: int, start: int) -> None:
+        if start == 0:
+            self.losses = []
+        for inputs, targets in self.data.batches(epoch, start):
+            factor = cosine(self.total, self.trainer.warmup_steps, self.steps)
+            self.steps += 1
+            self.losses.append(self.stack.step(inputs, targets, self.steps, factor))
+            if len(self.losses) % CHECK_EVERY == 0:
+                self._check_losses(epoch)
+                if not self.members:
+                    return
+            due = time.perf_counter() - self.saved >= self.trainer.checkpoint_seconds
+            if (due or self.asked_to_end) and len(self.losses) < self.data.per_epoch:
+                self._save()
+        self._check_losses(epoch)
+        self._lap("training")
+        if not self.members:
+            return
+        last = epoch + 1 == self.trainer.max_epochs
+        rows = self._test() if last or (epoch + 1) % self.trainer.test_every == 0 else None
+        means = torch.stack(self.losses).double().mean(0).tolist()
+        factor = cosine(self.total, self.trainer.warmup_steps, self.steps - 1)
+        for i, member in enumerate(self.members):
+            lr = float(self.stack.lr[i]) * factor
+            row: Row = {"epoch": epoch + 1, "step": self.steps, "lr": lr, "train/loss": means[i]}
+            member.history.append(row | (rows[i] if rows else {}))
+        if rows:
+            self._leave_after_test(rows)
+        self.losses = []
+        for member in self.members:
+            write_history(member.directory / "metrics.csv", member.history)
+        if self.members:
+            self._save()
+
+    def _test(self) -> list[Row]:
+        sizes = [int(member.config.values.model.vocab_size) for member in self.members]
+        scores = [Scores(size, self.device) for size in sizes]
+        for inputs, targets in self.data.tests():
+            logits = self.stack.logits(inputs)
+            for i, score in enumerate(scores):
+                wanted = targets if targets.ndim == 2 else targets[i]
+                scored = wanted != IGNORE
+                score.add(logits[i][scored].float(), wanted[scored])
+        self._lap("testing")
+        return [score.row("test") for score in scores]
+
+    def _leave_after_test(self, rows: Sequence[Row]) -> None:
+        """Those whose test shows that all is lost, and those who are good enough."""
+        lost = [not row["test/loss"] <= LARGEST_LOSS for row in rows]
+        for member, is_lost in zip(self.members, lost, strict=True):
+            if is_lost:
+                member.history.pop()
+        good = [
+            self.trainer.stop_at is not None and row["test/accuracy"] >= self.trainer.stop_at
+            for row in rows
+        ]
+        self._drop({i: self.steps for i, is_lost in enumerate(lost) if is_lost},
+                   [i for i, enough in enumerate(good) if enough and not lost[i]])  # fmt: skip
+
+    def _check_losses(self, epoch: int) -> None:
+        if not self.losses:
+            return
+        bad = ~(torch.stack(self.losses) <= LARGEST_LOSS)  # NaN too
+        if not bad.any():
+            return
+        first = bad.int().argmax(0).tolist()
+        before = epoch * self.data.per_epoch
+        lost = {i: before + first[i] + 1 for i in bad.any(0).nonzero().flatten().tolist()}
+        for i, step in lost.items():
+            name = self.members[i].directory.name
+            log.warning("run %s diverged: the loss is not finite at step %d", name, step)
+        self._drop(lost, [])
+
+    def _drop(self, diverged: Mapping[int, int], good: Sequence[int]) -> None:
+        """Write the records of those who leave, and go on with the others."""
+        if not diverged and not good:
+            return
+        for i, step in diverged.items():
+            self._end(i, step)
+        for i in good:
+            self._end(i, None)
+        rest = [i for i in range(len(self.members)) if i not in diverged and i not in good]
+        self.members = [self.members[i] for i in rest]
+        self.losses = [step[rest] for step in self.losses]
+        if rest:
+            self.stack.keep(rest)
+            self.data.keep(self.members)
+
+    def _end(self, row: int, diverged_at: int | None) -> None:
+        """A member's record, as its own run would have written it."""
+        member = self.members[row]
+        prepared, name = member.prepared, member.directory.name
+        if diverged_at is None:
+            self.stack.load(row, prepared.model)
+            blocks = (blocks_of(model) for model in (prepared.model, self.stack.base))
+            for own, base in zip(*blocks, strict=True):
+                own.mixer.form_used = base.mixer.form_used
+        try:
+            write_history(member.directory / "metrics.csv", member.history)
+            trained = Trained(member.history, member.seconds, member.sessions, diverged_at)
+            chance = prepared.task.chance
+            measured = prepared.data.metrics(member, self.device, chance, diverged_at is not None)
+            record = make_record(member.config, prepared, name, trained, measured)
+            record["population"] = {"mode": "fused", "members": self.size}
+            spent = record["seconds"]
+            spent["session"] = sum(spent.values())
+            member.claim.check()
+            write_record(member.directory / "record.json", record)
+            for leftover in ("error.txt", "record.old.json", CHECKPOINT):
+                (member.directory / leftover).unlink(missing_ok=True)
+        except (LostClaimError, OSError) as error:
+            self.endings[member.directory] = error
+        else:
+            self.endings[member.directory] = record
+
+    def _save(self) -> None:
+        self._lap("training")
+        losses = torch.stack(self.losses).mT.tolist() if self.losses else [[]] * len(self.members)
+        for i, member in enumerate(self.members):
+            member.steps, member.losses = self.steps, losses[i]
+            mean, square = self.stack.moments
+            member.save(self.stack.weights.detach()[i], (mean[i], square[i]))
+        self.saved = time.perf_counter()
+        if self.asked_to_end:
+            raise SIGTERMException
+
+    def _lap(self, name: str) -> None:
+        """Time is shared out, so that the members' add up to what passed."""
+        now = time.perf_counter()
+        for member in self.members:
+            member.seconds[name] += (now - self.started) / len(self.members)
+        self.started = now
+
+    @contextlib.contextmanager
+    def _noting_sigterm(self) -> Iterator[None]:
+        def note(*_: Any) -> None:
+            self.asked_to_end = True
+
+        try:
+            before = signal.signal(signal.SIGTERM, note)
+        except ValueError:  # not the main thread: nobody can ask
+            yield
+            return
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _stack(members: Sequence[Member], device: torch.device) -> Stack:
+    optimizers = [settings(member.config)["optimizer"] for member in members]
+    made = Stack(
+        [member.prepared.model for member in members],
+        lr=[float(chosen["lr"]) for chosen in optimizers],
+        decay=[float(chosen["weight_decay"]) for chosen in optimizers],
+        betas=tuple(optimizers[0]["betas"]),
+        eps=float(optimizers[0]["eps"]),
+        clip=members[0].prepared.trainer.clip,
+        mixed=members[0].prepared.trainer.precision == "bf16-mixed",
+        device=device,
+    )
+    for row, member in enumerate(members):
+        if member.weights is not None and member.moments is not None:
+            made.restore(row, member.weights, member.moments)
+    return made
+
+
+def _train(members: list[Member], endings: dict[Path, Ending]) -> None:
+    _Training(members, endings).run()
