@@ -23,7 +23,7 @@ def test_progress_says_what_is_done_left_and_wrong(
     with Progress(runs, jobs=1, console=console) as shown:
         shown.finished(runs[0], Outcome("done", "accuracy 0.5"), 90.0)
         shown.finished(runs[1], Outcome("failed", "no [/room] left"), 1.0)
-        shown.show({0: (runs[2], shown.started)})
+        shown.show({0: (runs[2:3], shown.started)})
         seen = text.getvalue()
     if not terminal:
         assert "1/3" in seen
@@ -48,5 +48,5 @@ def test_a_full_disk_under_the_log_does_not_stop_a_sweep(tmp_path: Path, termina
     shown.shown = 0.0
     with shown:
         shown.finished(runs[0], Outcome("done", "accuracy 0.5"), 1.0)
-        shown.show({0: (runs[0], 0.0)})
+        shown.show({0: (runs[:1], 0.0)})
     assert shown.counts["done"] == 1

@@ -1,5 +1,7 @@
 """Populations: every member as its own run."""
 
+import json
+import signal
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
@@ -7,12 +9,18 @@ from typing import Any
 
 import pytest
 import torch
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 
-from coefdyn.training.config import Config, compose
-from coefdyn.training.population import Ending, train_population
+from coefdyn.errors import ConfigError
+from coefdyn.training.claim import ClaimedError, claimed
+from coefdyn.training.command import main
+from coefdyn.training.config import Config, compose, settings
+from coefdyn.training.kinship import is_fused, kin
+from coefdyn.training.population import Ending, Member, train_population
+from coefdyn.training.record import run_id
 from coefdyn.training.run import run_one
 from coefdyn.training.stack import Stack
-from tests.training.runs import history
+from tests.training.runs import folder, history
 
 TABLE_1 = ["softmax_attention", "linear_attention", "normalized_attention", "gla", "mamba2",
            "deltanet", "gated_deltanet", "mlstm"]  # fmt: skip
@@ -66,8 +74,13 @@ def assert_same(ours: dict[str, Any], solo: dict[str, Any], rel: float) -> None:
 
 
 @pytest.mark.usefixtures("in_float64")
-@pytest.mark.parametrize("compared", [[2, 9], pytest.param(range(10), marks=pytest.mark.slow)])
-@pytest.mark.parametrize("model", TABLE_1)
+@pytest.mark.parametrize(
+    ("model", "compared"),
+    [
+        *((model, [2, 9]) for model in ("softmax_attention", "gated_deltanet")),
+        *(pytest.param(model, range(10), marks=pytest.mark.slow) for model in TABLE_1),
+    ],
+)
 def test_every_member_equals_its_own_run(
     model: str, compared: Sequence[int], tmp_path: Path
 ) -> None:
@@ -98,11 +111,11 @@ def test_the_others_go_on_when_members_leave(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One diverges at step 10, one is good enough after an epoch; seeds differ too."""
-    more = ["model=mamba2", "trainer.max_epochs=4", "task.num_train=48", "trainer.batch_size=8"]
-    lrs, seeds = (1e-3, 2e-3), (0, 1)
+    more = ["trainer.max_epochs=4", "task.num_train=48", "trainer.batch_size=8"]
 
     def make(place: str, *extra: str) -> list[Config]:
-        return grid(tmp_path / place, *more, *extra, lrs=lrs, seeds=seeds)
+        rates = (1e-3, 2e-3)
+        return grid(tmp_path / place, *more, *extra, lrs=rates, decays=(0.0,), seeds=(0, 1))
 
     solos = [run_one(config) for config in make("alone")]
     tests = [[float(r["test/accuracy"]) for r in history(tmp_path / "alone", s)] for s in solos]
@@ -127,4 +140,116 @@ def test_the_others_go_on_when_members_leave(
     assert together[-1]["status"] == "diverged"
     assert together[-1]["diverged_at_step"] == 10
     assert together[-1]["coefficients"] is None
-    assert [ours["population"]["members"] for ours in together] == [8] * 8
+    assert [ours["population"]["members"] for ours in together] == [4] * 4
+
+
+class KilledError(Exception):
+    pass
+
+
+def small(results: Path, *more: str, mode: str = FUSED) -> list[Config]:
+    few = ["trainer.max_epochs=3", "task.num_train=32", "trainer.batch_size=8", "task.num_test=8"]
+    return grid(results, *few, mode, *more, lrs=(1e-3, 2e-3), decays=(0.0,), seeds=(0, 1))
+
+
+def test_a_population_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed within an epoch, between two members' checkpoints, and asked to end."""
+    plain = records(train_population(small(tmp_path / "plain")))
+    often = small(tmp_path / "killed", "trainer.checkpoint_seconds=1e-9")
+    step, save = Stack.step, Member.save
+
+    def killed_at(number: int) -> Any:
+        def fragile(self: Stack, inputs: Any, targets: Any, at: int, factor: float) -> Any:
+            if at == number:
+                raise KilledError
+            return step(self, inputs, targets, at, factor)
+
+        return fragile
+
+    def interrupted(kind: type, name: str, stand_in: Any, error: type[BaseException]) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(kind, name, stand_in)
+            with pytest.raises(error):
+                train_population(often)
+
+    for number in (3, 6):
+        interrupted(Stack, "step", killed_at(number), KilledError)
+    left = [6]  # of the four members' second checkpoint the first two
+
+    def cut_short(self: Member, *state: Any) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KilledError
+        save(self, *state)
+
+    interrupted(Member, "save", cut_short, KilledError)
+
+    def asks(self: Stack, *given: Any) -> Any:
+        signal.raise_signal(signal.SIGTERM)
+        return step(self, *given)
+
+    interrupted(Stack, "step", asks, SIGTERMException)
+    for ours, wanted in zip(records(train_population(often)), plain, strict=True):
+        assert ours["metrics"] == pytest.approx(wanted["metrics"], rel=1e-5)
+        assert len(ours["earlier_sessions"]) >= 3
+        assert not (folder(tmp_path / "killed", ours) / "record.old.json").exists()
+
+
+def test_one_member_of_a_population_can_be_elsewhere(tmp_path: Path) -> None:
+    configs = small(tmp_path)
+    name = run_id(configs[1])
+    with claimed(tmp_path / "runs" / name):
+        endings = train_population(configs)
+    assert isinstance(endings[1], ClaimedError)
+    assert [isinstance(ending, dict) for ending in endings] == [True, False, True, True]
+    again = records(train_population(configs))
+    assert again[1]["population"]["members"] == 1
+
+
+def test_auto_fuses_what_is_small(tmp_path: Path) -> None:
+    for size, fused in ((8, True), (512, False)):
+        (config, *_) = small(tmp_path, f"trainer.batch_size={size}", mode="population.mode=auto")
+        assert is_fused(settings(config)) == fused
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["population.mode=both"], "choose from sequential, fused, auto"),
+        (["optimizer._target_=torch.optim.SGD", "~optimizer.betas", "~optimizer.eps"], "AdamW"),
+        (["+optimizer.amsgrad=true"], "AdamW with lr"),
+        (["logger=wandb"], "use logger=csv"),
+        (["trainer.devices.recompute=true"], "are for single runs"),
+    ],
+)
+def test_what_cannot_be_fused_says_why(tmp_path: Path, more: list[str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        train_population(small(tmp_path, *more))
+    assert not list(tmp_path.iterdir())
+
+
+def test_strangers_are_no_population(tmp_path: Path) -> None:
+    configs = [*small(tmp_path), *small(tmp_path, "model=gla")]
+    with pytest.raises(ConfigError, match="these differ in more"):
+        train_population(configs)
+    with pytest.raises(ConfigError, match="the same run twice"):
+        train_population([configs[0], configs[0]])
+    assert kin(settings(configs[0])) == kin(settings(configs[1])) != kin(settings(configs[-1]))
+
+
+def test_lists_on_the_command_line_are_a_population(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["scale=smoke", f"paths.results={tmp_path}", FUSED, "trainer.max_epochs=1"]
+    lists = ["population.lr=[1e-3,2e-3]", "population.seed=[0,1,2]"]
+    assert main([*given, *lists]) == 0
+    assert capsys.readouterr().out.count("record.json") == 6
+    found = [json.loads(path.read_text()) for path in tmp_path.glob("runs/*/record.json")]
+    assert {record["config"]["seed"] for record in found} == {0, 1, 2}
+    assert {record["population"]["members"] for record in found} == {6}
+    for wrong, words in (
+        ("population.lr=fast", "population.lr=fast must be a list"),
+        ("+population.size=3", "population does not know: size"),
+    ):
+        assert main([*given, wrong]) == 1
+        assert words in capsys.readouterr().err

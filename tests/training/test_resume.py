@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from coefdyn.training import run
-from coefdyn.training.checkpoint import CHECKPOINT, KeepProgress
+from coefdyn.training.checkpoint import KeepProgress
 from coefdyn.training.config import CONF, Config
 from coefdyn.training.module import Training
-from coefdyn.training.record import read_record, run_id
+from coefdyn.training.record import SOLO_CHECKPOINT, read_record, run_id
 from coefdyn.training.run import run_one
 from tests.training.runs import smoke
 
@@ -36,7 +36,7 @@ def config(results: Path, *more: str) -> Config:
 
 def outcome(results: Path, record: dict[str, Any]) -> tuple[Any, ...]:
     directory = results / "runs" / record["run_id"]
-    weights = torch.load(directory / CHECKPOINT, weights_only=True)["state_dict"]
+    weights = torch.load(directory / SOLO_CHECKPOINT, weights_only=True)["state_dict"]
     kept = {k: v for k, v in record.items() if k not in ("seconds", "config", "earlier_sessions")}
     return (
         kept,
@@ -132,7 +132,7 @@ def test_a_polite_end_saves_and_is_not_a_success(tmp_path: Path) -> None:
         sys.executable, str(CONF.parent / "scripts" / "train.py"), "scale=smoke", *SETTINGS,
         *overrides, f"paths.results={tmp_path}",
     ]  # fmt: skip
-    checkpoint = tmp_path / "runs" / run_id(wanted) / CHECKPOINT
+    checkpoint = tmp_path / "runs" / run_id(wanted) / SOLO_CHECKPOINT
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while not checkpoint.exists() and process.poll() is None:
         time.sleep(0.01)
@@ -152,8 +152,8 @@ def test_kill_9_at_several_moments(tmp_path: Path) -> None:
     directory = tmp_path / "killed" / "runs" / run_id(killed)
     for wait in (0.0, 0.07, 0.23):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        before = _changed(directory / CHECKPOINT)
-        while _changed(directory / CHECKPOINT) == before and process.poll() is None:
+        before = _changed(directory / SOLO_CHECKPOINT)
+        while _changed(directory / SOLO_CHECKPOINT) == before and process.poll() is None:
             time.sleep(0.005)
         time.sleep(wait)
         process.kill()

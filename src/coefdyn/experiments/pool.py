@@ -22,9 +22,10 @@ import torch
 from coefdyn.errors import ConfigError
 from coefdyn.experiments.grid import Run
 from coefdyn.experiments.progress import Progress
-from coefdyn.experiments.store import folder, write_error
-from coefdyn.experiments.worker import Outcome, attempt
+from coefdyn.experiments.store import folder, unfinished, write_error
+from coefdyn.experiments.worker import Outcome, attempt, shares
 from coefdyn.training.claim import owner_of
+from coefdyn.training.record import MEMBER_CHECKPOINT, SOLO_CHECKPOINT
 
 PATIENCE = 3  # deaths of a worker at the same place of a run, or before its first
 POLL = 1.0  # seconds between two looks at the workers
@@ -48,11 +49,12 @@ def run_all(
 ) -> None:
     """Do every run; what came of each is in its folder. Asked to end, workers are given
     `seconds_to_save`."""
-    pool = _Pool(deque(runs), progress, seconds_to_save=seconds_to_save)
+    queue = deque(shares(runs))
+    pool = _Pool(queue, progress, seconds_to_save=seconds_to_save)
     with _stopped_by_signals():
         try:
-            pool.start(min(jobs, len(runs)))
-            while pool.queue or pool.waiting or any(w.run for w in pool.workers):
+            pool.start(min(jobs, len(queue)))
+            while pool.queue or pool.waiting or any(w.share for w in pool.workers):
                 pool.turn()
         finally:
             pool.end()
@@ -64,13 +66,13 @@ class _Worker:
     process: mp.process.BaseProcess
     connection: Connection
     ready: bool = False
-    run: Run | None = None
+    share: tuple[Run, ...] = ()  # what it is at
     since: float = 0.0
 
 
 @dataclass
 class _Pool:
-    queue: deque[Run]
+    queue: deque[tuple[Run, ...]]
     progress: Progress
     waiting: list[Run] = field(default_factory=list)  # claimed by somebody else
     workers: list[_Worker] = field(default_factory=list)
@@ -94,55 +96,57 @@ class _Pool:
     def turn(self) -> None:
         """Give idle workers something to do, and hear what the others have done."""
         for worker in self.workers:
-            if worker.ready and worker.run is None and self.queue:
-                worker.run, worker.since = self.queue.popleft(), time.monotonic()
+            if worker.ready and not worker.share and self.queue:
+                worker.share, worker.since = self.queue.popleft(), time.monotonic()
                 with contextlib.suppress(OSError):  # it is dead; its end of the pipe says so below
-                    worker.connection.send(worker.run)
-        self.progress.show({w.number: (w.run, w.since) for w in self.workers if w.run})
+                    worker.connection.send(worker.share)
+        self.progress.show({w.number: (w.share, w.since) for w in self.workers if w.share})
         for connection in wait([w.connection for w in self.workers], timeout=POLL):
             worker = next(w for w in self.workers if w.connection is connection)
             try:
-                outcome = worker.connection.recv()
+                outcomes = worker.connection.recv()
             except (EOFError, OSError):
                 self._bury(worker)
             else:
-                self._hear(worker, outcome)
+                self._hear(worker, outcomes)
         if self.waiting and time.monotonic() - self.looked >= LOOK:
             self.looked = time.monotonic()
             free = [run for run in self.waiting if not _is_claimed(run)]
-            self.queue.extend(free)  # or finished by now
+            self.queue.extend(shares(free))  # or finished by now
             self.waiting = [run for run in self.waiting if run not in free]
 
-    def _hear(self, worker: _Worker, outcome: Outcome | None) -> None:
-        if outcome is None:  # its imports are done
+    def _hear(self, worker: _Worker, outcomes: list[Outcome] | None) -> None:
+        if outcomes is None:  # its imports are done
             worker.ready = True
             self.deaths.pop(NO_RUN, None)
             return
-        run, worker.run = worker.run, None
-        assert run is not None
-        if outcome.end == "elsewhere":
-            self.waiting.append(run)
-        else:
-            self.progress.finished(run, outcome, time.monotonic() - worker.since)
+        share, worker.share = worker.share, ()
+        seconds = (time.monotonic() - worker.since) / len(share)
+        for run, outcome in zip(share, outcomes, strict=True):
+            if outcome.end == "elsewhere":
+                self.waiting.append(run)
+            else:
+                self.progress.finished(run, outcome, seconds)
 
     def _bury(self, worker: _Worker) -> None:
         worker.process.join(SECONDS_TO_SAVE)
         worker.process.kill()
         worker.process.join()
         worker.connection.close()
-        run, code = worker.run, worker.process.exitcode
-        place = (run.run_id, _saved_at(run)) if run else NO_RUN
+        share, code = worker.share, worker.process.exitcode
+        place = (share[0].run_id, max(map(_saved_at, share))) if share else NO_RUN
         self.deaths[place] += code != TIRED
         if self.deaths[place] >= PATIENCE:
             how = f"the worker ended with code {code} {PATIENCE} times in a row at the same place"
-            if run is None:
+            if not share:
                 raise ConfigError(f"{how}, before its first run; its messages are above")
             hint = "; -9 is most often a lack of memory" if code == -signal.SIGKILL else ""
-            with contextlib.suppress(OSError):
-                write_error(run.results, run.run_id, how + hint)
-            self.progress.finished(run, Outcome("failed", how + hint), 0.0)
-        elif run is not None:
-            self.queue.appendleft(run)
+            for run in unfinished(share):
+                with contextlib.suppress(OSError):
+                    write_error(run.results, run.run_id, how + hint)
+                self.progress.finished(run, Outcome("failed", how + hint), 0.0)
+        elif share:
+            self.queue.appendleft(share)
         self.workers[self.workers.index(worker)] = self._new_worker(worker.number)
 
     def end(self) -> None:
@@ -150,7 +154,7 @@ class _Pool:
         for number in SIGNALS:  # a second one must not take the place of the first
             signal.signal(number, signal.SIG_IGN)
         for worker in self.workers:
-            if worker.run:
+            if worker.share:
                 worker.process.terminate()
             worker.connection.close()
         deadline = time.monotonic() + self.seconds_to_save
@@ -167,10 +171,11 @@ def _is_claimed(run: Run) -> bool:
 
 
 def _saved_at(run: Run) -> int:
-    try:
-        return (folder(run.results, run.run_id) / "last.ckpt").stat().st_mtime_ns
-    except OSError:
-        return 0
+    saved = 0
+    for name in (SOLO_CHECKPOINT, MEMBER_CHECKPOINT):
+        with contextlib.suppress(OSError):
+            saved = max(saved, (folder(run.results, run.run_id) / name).stat().st_mtime_ns)
+    return saved
 
 
 def cores() -> int:
@@ -228,9 +233,9 @@ def _work(connection: Connection) -> None:
     with contextlib.suppress(EOFError, OSError):
         connection.send(None)
         while True:
-            outcome = attempt(connection.recv())
-            connection.send(outcome)
-            if outcome.end == "failed" and torch.cuda.is_initialized():
+            outcomes = attempt(connection.recv())
+            connection.send(outcomes)
+            if any(outcome.end == "failed" for outcome in outcomes) and torch.cuda.is_initialized():
                 sys.exit(TIRED)  # an error on a GPU may have spoilt it for this process
 
 
@@ -246,7 +251,7 @@ def prepare_process() -> None:
     import logging
     import warnings
 
-    import coefdyn.training.run  # noqa: F401  takes seconds
+    import coefdyn.training.population  # noqa: F401  takes seconds
     from coefdyn.allocator import keep_freed_memory
 
     warnings.filterwarnings("ignore", module=r"lightning\.")

@@ -57,16 +57,18 @@ class Progress:
             with contextlib.suppress(OSError):  # a full disk under a log must not stop the sweep
                 self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def show(self, busy: Mapping[int, tuple[Run, float]]) -> None:
+    def show(self, busy: Mapping[int, tuple[Sequence[Run], float]]) -> None:
         """`busy`: what each worker is at, and since when."""
         if not self.live.is_started or time.monotonic() - self.shown < REFRESH:
             return
         self.shown = time.monotonic()
         table = Table("worker", "run", "point", "epoch", "time", expand=True)
-        for number, (run, since) in sorted(busy.items()):
+        for number, (share, since) in sorted(busy.items()):
+            run = share[0]
+            name = run.run_id + (f" and {len(share) - 1} more" if len(share) > 1 else "")
             epoch = f"{epochs(run.results, run.run_id)}/{run.settings['trainer']['max_epochs']}"
             spent = _duration(self.shown - since)
-            cells = (str(number), run.run_id, self.points[run.run_id], epoch, spent)
+            cells = (str(number), name, self.points[run.run_id], epoch, spent)
             table.add_row(*map(Text, cells))
         number = sum(self.counts.values())
         counts = ", ".join(f"{count} {name}" for name, count in self.counts.items())

@@ -2,12 +2,15 @@
 
 import contextlib
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from coefdyn.experiments.grid import Run
-from coefdyn.experiments.store import write_error
+from coefdyn.experiments.store import folder, write_error
 from coefdyn.training.claim import ClaimedError, LostClaimError
+from coefdyn.training.kinship import MEMBERS, is_fused, kin
+from coefdyn.training.record import SOLO_CHECKPOINT
 
 End = Literal["done", "diverged", "failed", "elsewhere"]
 
@@ -20,18 +23,47 @@ class Outcome:
     text: str
 
 
-def attempt(run: Run) -> Outcome:
-    """Do a run, whatever comes of it: one that fails leaves error.txt, and never stops others."""
-    from coefdyn.training.run import run_one  # takes seconds
+def shares(runs: Sequence[Run]) -> list[tuple[Run, ...]]:
+    """What is done together: runs that make a population where that is asked for, else one each.
 
+    A run that has begun alone ends alone.
+    """
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        alone = (folder(run.results, run.run_id) / SOLO_CHECKPOINT).exists()
+        fused = is_fused(run.settings) and not alone
+        found.setdefault(kin(run.settings) if fused else run.run_id, []).append(run)
+    return [
+        tuple(group[start : start + MEMBERS])
+        for group in found.values()
+        for start in range(0, len(group), MEMBERS)
+    ]
+
+
+def attempt(runs: Sequence[Run]) -> list[Outcome]:
+    """Do one run, or several as a population, whatever comes of it: one that fails leaves
+    error.txt, and never stops others."""
+    from coefdyn.training.population import train_population  # takes seconds
+    from coefdyn.training.run import run_one
+
+    endings: Sequence[dict[str, Any] | Exception]
     try:
-        record = run_one(run.config)
-    except (ClaimedError, LostClaimError) as error:
-        return Outcome("elsewhere", str(error))
+        if len(runs) == 1:
+            endings = [run_one(runs[0].config)]
+        else:
+            endings = train_population([run.config for run in runs])
     except Exception as error:
+        endings = [error] * len(runs)
+    return [_outcome(run, ending) for run, ending in zip(runs, endings, strict=True)]
+
+
+def _outcome(run: Run, ending: dict[str, Any] | Exception) -> Outcome:
+    if isinstance(ending, ClaimedError | LostClaimError):
+        return Outcome("elsewhere", str(ending))
+    if isinstance(ending, Exception):
         with contextlib.suppress(OSError):
-            write_error(run.results, run.run_id, traceback.format_exc())
-        return Outcome("failed", f"{type(error).__name__}: {' '.join(str(error).split())}")
-    if record["status"] == "diverged":
-        return Outcome("diverged", f"diverged at step {record['diverged_at_step']}")
-    return Outcome("done", f"accuracy {record['metrics']['test/accuracy']:.4f}")
+            write_error(run.results, run.run_id, "".join(traceback.format_exception(ending)))
+        return Outcome("failed", f"{type(ending).__name__}: {' '.join(str(ending).split())}")
+    if ending["status"] == "diverged":
+        return Outcome("diverged", f"diverged at step {ending['diverged_at_step']}")
+    return Outcome("done", f"accuracy {ending['metrics']['test/accuracy']:.4f}")

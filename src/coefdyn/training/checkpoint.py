@@ -16,9 +16,8 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from coefdyn.errors import ConfigError
 from coefdyn.training.module import KEPT, Training
 from coefdyn.training.processes import ALONE, Processes
-from coefdyn.training.record import replacing, write_history
+from coefdyn.training.record import SOLO_CHECKPOINT, replacing, write_history
 
-CHECKPOINT = "last.ckpt"
 AGREE_EVERY = 10  # steps between two times that several processes ask each other
 
 
@@ -134,5 +133,5 @@ class KeepProgress(Checkpoint):
 
     def _save(self, trainer: Trainer) -> None:
         self.before()
-        trainer.save_checkpoint(self.directory / CHECKPOINT)
+        trainer.save_checkpoint(self.directory / SOLO_CHECKPOINT)
         self.last = time.monotonic()

@@ -14,7 +14,8 @@ from coefdyn.allocator import keep_freed_memory
 from coefdyn.errors import ConfigError
 from coefdyn.principles.check import check
 from coefdyn.training.claim import ClaimedError, LostClaimError
-from coefdyn.training.config import Config, compose, multirun
+from coefdyn.training.config import Config, compose, multirun, one_sentence
+from coefdyn.training.kinship import listed_members
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -44,13 +45,30 @@ def train(config: Config) -> int:
     else:
         _warn(config)
     try:
-        said, code = summary(config, run_one(config)), 0
+        members = listed_members(config)
+        if len(members) > 1:
+            return _train_members(members)
+        said, code = summary(members[0], run_one(members[0])), 0
     except (ConfigError, ClaimedError, LostClaimError) as error:
         said, code = f"error: {error}", 1
     except SIGTERMException:
         said, code = "asked to end; the same command goes on", 128 + signal.SIGTERM
     if not quiet:
         print(said, file=sys.stderr if code else sys.stdout, flush=True)
+    return code
+
+
+def _train_members(members: Sequence[Config]) -> int:
+    """A population; says where each record is, and why some are not there."""
+    from coefdyn.training.population import train_population
+
+    code = 0
+    for config, ending in zip(members, train_population(members), strict=True):
+        if isinstance(ending, Exception):
+            print(f"error: {one_sentence(ending)}", file=sys.stderr)
+            code = 1
+        else:
+            print(summary(config, ending), flush=True)
     return code
 
 

@@ -7,7 +7,6 @@ diverges or reaches `stop_at` leaves the stack; the others go on unchanged.
 """
 
 import contextlib
-import copy
 import itertools
 import logging
 import signal
@@ -28,9 +27,11 @@ from coefdyn.training.checkpoint import AtomicFiles
 from coefdyn.training.claim import Claim, ClaimedError, LostClaimError, claimed
 from coefdyn.training.config import Config, settings
 from coefdyn.training.data import ExampleData
+from coefdyn.training.kinship import is_fused, kin
 from coefdyn.training.module import CHECK_EVERY, LARGEST_LOSS, Row, Scores, cosine
 from coefdyn.training.record import (
-    name_of,
+    MEMBER_CHECKPOINT,
+    SOLO_CHECKPOINT,
     provenance,
     read_record,
     run_id,
@@ -50,56 +51,7 @@ from coefdyn.training.stack import Stack
 
 log = logging.getLogger(__name__)
 
-CHECKPOINT = "member.ckpt"
-MODES = ("sequential", "fused", "auto")
-VARIED = (("optimizer", "lr"), ("optimizer", "weight_decay"), ("seed",), ("task", "seed"))
-# Tokens of a member's batch up to which auto fuses: beyond, a CPU gains nothing (`suite=population`
-# measures it). The number for GPUs is an estimate, not measured.
-FUSED_TOKENS = {"cpu": 512, "cuda": 2**15}
-
 Ending = dict[str, Any] | Exception  # a record, or why there is none
-
-
-def kin(values: Mapping[str, Any]) -> str:
-    """The same for runs that can be members of one population."""
-    rest = copy.deepcopy(dict(values))
-    for *parents, name in VARIED:
-        section = rest
-        for parent in parents:
-            section = section[parent]
-        section[name] = 0
-    return name_of(rest)
-
-
-def is_fused(values: Mapping[str, Any]) -> bool:
-    """Whether these settings ask for it; ConfigError if they cannot have it."""
-    mode = values["population"]["mode"]
-    if mode not in MODES:
-        raise ConfigError(f"population.mode={mode} is not known; choose from {', '.join(MODES)}")
-    if mode == "sequential":
-        return False
-    why = obstacle(values)
-    if mode == "fused" and why:
-        raise ConfigError(f"population.mode=fused cannot be had: {why}; use auto or sequential")
-    if mode == "fused" or why:
-        return not why
-    tokens = values["trainer"]["batch_size"] * values["task"]["seq_len"]
-    return bool(tokens <= FUSED_TOKENS[values["trainer"]["devices"]["accelerator"]])
-
-
-def obstacle(values: Mapping[str, Any]) -> str | None:
-    """Why runs with these settings cannot be members, or None if they can."""
-    optimizer, devices = values["optimizer"], values["trainer"]["devices"]
-    known = {"_target_", "_partial_", "lr", "weight_decay", "betas", "eps", "fused"}
-    if values["task"]["name"] == "wikitext103":
-        return "text fills a device with one model"
-    if optimizer.get("_target_") != "torch.optim.AdamW" or optimizer.keys() - known:
-        return "its optimizer is AdamW with lr, weight_decay, betas and eps"
-    if values.get("logger"):
-        return "only metrics.csv is written per member; use logger=csv"
-    if devices["strategy"] != "single" or devices["recompute"] or devices["compile"]:
-        return "trainer.devices.strategy, recompute and compile are for single runs"
-    return None
 
 
 def train_population(configs: Sequence[Config]) -> list[Ending]:
@@ -158,7 +110,7 @@ class Member:
 
     def restore(self) -> None:
         """From its checkpoint, if it has one."""
-        path = self.directory / CHECKPOINT
+        path = self.directory / MEMBER_CHECKPOINT
         if not path.exists():
             return
         saved = AtomicFiles().load_checkpoint(path)
@@ -177,7 +129,7 @@ class Member:
         kept = {n: getattr(self, n) for n in ("history", "losses", "sessions", "seconds", "steps")}
         # clones: a row would bring the whole stack with it
         state = {"weights": weights.clone(), "moments": tuple(m.clone() for m in moments)}
-        AtomicFiles().save_checkpoint(kept | state, self.directory / CHECKPOINT)
+        AtomicFiles().save_checkpoint(kept | state, self.directory / MEMBER_CHECKPOINT)
 
 
 def _join(config: Config, directory: Path, held: contextlib.ExitStack) -> Member | dict[str, Any]:
@@ -192,8 +144,6 @@ def _join(config: Config, directory: Path, held: contextlib.ExitStack) -> Member
     if found is not None and not force:
         return found
     open_directory(directory, config, displace=found is not None)
-    if found is not None:
-        (directory / CHECKPOINT).unlink(missing_ok=True)
     member = Member(config, prepared, directory, claim)
     member.restore()
     member.sessions.append(provenance(torch.device(prepared.trainer.accelerator)))
@@ -360,12 +310,14 @@ class _Training:
         """A member's record, as its own run would have written it."""
         member = self.members[row]
         prepared, name = member.prepared, member.directory.name
-        if diverged_at is None:
-            self.stack.load(row, prepared.model)
-            blocks = (blocks_of(model) for model in (prepared.model, self.stack.base))
-            for own, base in zip(*blocks, strict=True):
-                own.mixer.form_used = base.mixer.form_used
+        blocks = (blocks_of(model) for model in (prepared.model, self.stack.base))
+        for own, base in zip(*blocks, strict=True):
+            own.mixer.form_used = base.mixer.form_used
         try:
+            if diverged_at is None:
+                member.steps, member.losses = self.steps, []
+                member.save(*self.stack.row(row))
+                self.stack.load(row, prepared.model)
             write_history(member.directory / "metrics.csv", member.history)
             trained = Trained(member.history, member.seconds, member.sessions, diverged_at)
             chance = prepared.task.chance
@@ -376,7 +328,7 @@ class _Training:
             spent["session"] = sum(spent.values())
             member.claim.check()
             write_record(member.directory / "record.json", record)
-            for leftover in ("error.txt", "record.old.json", CHECKPOINT):
+            for leftover in ("error.txt", "record.old.json", SOLO_CHECKPOINT):
                 (member.directory / leftover).unlink(missing_ok=True)
         except (LostClaimError, OSError) as error:
             self.endings[member.directory] = error
@@ -388,8 +340,7 @@ class _Training:
         losses = torch.stack(self.losses).mT.tolist() if self.losses else [[]] * len(self.members)
         for i, member in enumerate(self.members):
             member.steps, member.losses = self.steps, losses[i]
-            mean, square = self.stack.moments
-            member.save(self.stack.weights.detach()[i], (mean[i], square[i]))
+            member.save(*self.stack.row(i))
         self.saved = time.perf_counter()
         if self.asked_to_end:
             raise SIGTERMException

@@ -40,6 +40,7 @@ NOT_IN_RUN_ID = (
 # What other code reads of a record.
 REQUIRED = {"run_id", "status", "diverged_at_step", "metrics", "coefficients", "epochs", "chance",
             "config", "choices", "seconds", "parameters", "git", "versions", "device"}  # fmt: skip
+SOLO_CHECKPOINT, MEMBER_CHECKPOINT = "last.ckpt", "member.ckpt"
 VERSIONS = ("coefdyn", "torch", "lightning", "numpy", "hydra-core")
 
 

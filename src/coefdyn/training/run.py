@@ -22,13 +22,15 @@ from coefdyn.model import SequenceModel
 from coefdyn.tasks.task import Task
 from coefdyn.training.batches import Resumable
 from coefdyn.training.build import build, build_logger, build_optimizer, build_task, check_keys
-from coefdyn.training.checkpoint import CHECKPOINT, KeepProgress, check_checkpoint
+from coefdyn.training.checkpoint import KeepProgress, check_checkpoint
 from coefdyn.training.claim import Claim, LostClaimError, claimed
 from coefdyn.training.config import Config, settings
 from coefdyn.training.data import Data, data_of
 from coefdyn.training.module import DivergedError, Row, Training
 from coefdyn.training.processes import ALONE, Processes, join
 from coefdyn.training.record import (
+    MEMBER_CHECKPOINT,
+    SOLO_CHECKPOINT,
     provenance,
     read_record,
     run_id,
@@ -88,7 +90,7 @@ def run_one(config: Config) -> dict[str, Any]:
         record["seconds"]["session"] = time.perf_counter() - started
         claim.check()
         write_record(place, record)
-        for leftover in ("error.txt", "record.old.json"):
+        for leftover in ("error.txt", "record.old.json", MEMBER_CHECKPOINT):
             (directory / leftover).unlink(missing_ok=True)
         return record
 
@@ -163,7 +165,8 @@ def open_directory(directory: Path, config: Config, displace: bool) -> None:
     write_atomically(directory / "config.yaml", OmegaConf.to_yaml(config.values))
     (directory / "error.txt").unlink(missing_ok=True)
     if displace:
-        (directory / CHECKPOINT).unlink(missing_ok=True)
+        for name in (SOLO_CHECKPOINT, MEMBER_CHECKPOINT):
+            (directory / name).unlink(missing_ok=True)
         (directory / "record.json").replace(directory / "record.old.json")
 
 
@@ -277,7 +280,7 @@ def _train(
         split=data.looked_at,
         processes=processes,
     )
-    name, checkpoint = directory.name, directory / CHECKPOINT
+    name, checkpoint = directory.name, directory / SOLO_CHECKPOINT
     start = checkpoint if processes.agree(checkpoint.exists) else None
     if start:
         check_checkpoint(checkpoint, module)

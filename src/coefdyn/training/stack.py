@@ -44,6 +44,11 @@ class Stack:
         for stack, saved in zip((self.weights, *self.moments), (weights, *moments), strict=True):
             stack[row] = saved
 
+    def row(self, row: int) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """A member's weights and moments."""
+        mean, square = self.moments
+        return self.weights.detach()[row], (mean[row], square[row])
+
     def keep(self, rows: Sequence[int]) -> None:
         index = torch.tensor(rows, device=self.weights.device)
         self.weights, self.lr, self.decay = (
