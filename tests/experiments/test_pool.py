@@ -14,6 +14,8 @@ import pytest
 
 from coefdyn.experiments.command import main
 from coefdyn.experiments.grid import plan
+from coefdyn.experiments.store import folder
+from coefdyn.experiments.worker import shares
 from coefdyn.training.claim import owner_of
 from coefdyn.training.config import CONF
 from coefdyn.training.record import read_record
@@ -197,3 +199,20 @@ def test_a_disk_that_is_full_loses_nothing(tmp_path: Path) -> None:
     ]
     assert clean(tmp_path)
     assert main([*grid, "action=run"]) == 0
+
+
+def test_a_sweep_of_populations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two tasks, each with its grid of rates and seeds as one; a run that began alone ends so."""
+    grid = ["scale=smoke", "task=noisy_recall,compression", "optimizer.lr=1e-3,5e-3", "seed=0,1",
+            f"paths.results={tmp_path}", "population.mode=fused"]  # fmt: skip
+    begun = plan(grid)[0]
+    folder(tmp_path, begun.run_id).mkdir(parents=True)
+    (folder(tmp_path, begun.run_id) / "last.ckpt").write_text("")
+    assert [len(share) for share in shares(plan(grid))] == [1, 3, 4]
+    (folder(tmp_path, begun.run_id) / "last.ckpt").unlink()
+    assert main([*grid, "action=run", "jobs=2"]) == 0
+    assert "8 done, 0 diverged, 0 failed, 0 missing, 8 total" in capsys.readouterr().out
+    for run in plan(grid):
+        record = read_record(folder(tmp_path, run.run_id) / "record.json")
+        assert record is not None
+        assert record["population"] == {"mode": "fused", "members": 4}

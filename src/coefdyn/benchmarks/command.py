@@ -15,7 +15,14 @@ from coefdyn.benchmarks.measure import Result
 from coefdyn.errors import ConfigError
 from coefdyn.training.config import compose
 
-SUITES = ("mixer", "tasks", "training", "sweep", "lengths")  # modules of coefdyn.benchmarks
+SUITES = (
+    "mixer",
+    "tasks",
+    "training",
+    "sweep",
+    "lengths",
+    "population",
+)  # modules of coefdyn.benchmarks
 
 
 def main(arguments: Sequence[str]) -> int:

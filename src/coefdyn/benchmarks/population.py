@@ -1,0 +1,112 @@
+"""suite=population: runs at once against runs in turn."""
+
+import itertools
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+
+from coefdyn.benchmarks.measure import (
+    Result,
+    interleaved_medians,
+    result,
+    result_of_pairs,
+)
+from coefdyn.benchmarks.training import bare_steps
+from coefdyn.training.build import build
+from coefdyn.training.config import Config, compose, settings
+from coefdyn.training.kinship import is_fused
+from coefdyn.training.population import train_population
+from coefdyn.training.run import prepare
+from coefdyn.training.stack import Stack
+
+SUITE = "population"
+MEMBERS = 10
+SMALL = ["scale=lite", "task=noisy_recall", "trainer.batch_size=8"]
+SHAPES = {  # from tiny to the paper's
+    "batch 8, L 32, d 32": SMALL,
+    "scale=lite": ["scale=lite", "task=noisy_recall"],
+    "scale=paper": ["scale=paper", "task=noisy_recall"],
+}
+
+
+def run(repeats: int) -> Iterator[Result]:
+    yield whole_runs(max(5, repeats // 2))
+    yield operator_calls()
+    for shape, overrides in SHAPES.items():
+        yield choice_of_auto(shape, overrides, 3 if "paper" in shape else repeats)
+
+
+def whole_runs(repeats: int) -> Result:
+    """Through train_population, checkpoints and metrics files included."""
+    short = ["task.num_train=320", "task.num_test=8", "trainer.max_epochs=2"]
+    seconds: dict[str, list[float]] = {"fused": [], "sequential": []}
+    for _ in range(repeats):
+        for mode, spent in seconds.items():
+            with tempfile.TemporaryDirectory() as results:
+                fixed = [*SMALL, *short, f"paths.results={results}", f"population.mode={mode}"]
+                members = [
+                    compose([*fixed, f"optimizer.lr={lr}", f"optimizer.weight_decay={decay}"])
+                    for lr, decay in itertools.product((1e-4, 5e-4, 1e-3, 5e-3, 1e-2), (0.0, 0.1))
+                ]
+                found = [e for e in train_population(members) if isinstance(e, dict)]
+                assert len(found) == MEMBERS
+                spent.append(sum(record["seconds"]["training"] for record in found))
+                steps = sum(record["steps"] for record in found)
+    fused, alone = ([1e3 * s / steps for s in seconds[mode]] for mode in ("fused", "sequential"))
+    case = f"a member's step of {MEMBERS} fused, against sequential; batch 8, L 32, d 32"
+    return result_of_pairs(SUITE, case, fused, "ms", alone, 1 / 3)
+
+
+class Pair:
+    """The same training steps, of all members at once and of one."""
+
+    def __init__(self, overrides: list[str]) -> None:
+        self.config: Config = compose(overrides)
+        prepared = prepare(self.config)
+        size = prepared.trainer.batch_size
+        make = partial(prepared.data.training_batches, size, torch.device("cpu"), 0)
+        self.inputs, self.targets = next(iter(make()))
+        models = [build(compose([*overrides, f"seed={i}"])) for i in range(MEMBERS)]
+        optimizer = settings(self.config)["optimizer"]
+        rates = ([optimizer["lr"]] * MEMBERS, [optimizer["weight_decay"]] * MEMBERS)
+        others = (tuple(optimizer["betas"]), optimizer["eps"], None, False)
+        self.stack = Stack(models, *rates, *others, device=torch.device("cpu"))
+        self.alone = bare_steps(self.config, make(), 1000)
+        self.steps = 0
+
+    def fused(self) -> None:
+        self.steps += 1
+        self.stack.step(self.inputs, self.targets, self.steps, 1.0)
+
+    def solo(self) -> None:
+        next(self.alone)
+
+
+def operator_calls() -> Result:
+    """Calls that do something: those that other operators make of themselves, as profiled."""
+    pair = Pair(SMALL)
+    counts = []
+    for one in (pair.fused, pair.solo):
+        one()
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            one()
+        counts.append(sum(
+            event.name.startswith("aten::")
+            and not any(child.name.startswith("aten::") for child in event.cpu_children)
+            for event in profile.events()
+        ))  # fmt: skip
+    case = f"operator calls of a member's step of {MEMBERS} fused, against alone"
+    return result(SUITE, case, counts[0] / MEMBERS, "calls", counts[1], 1 / 8)
+
+
+def choice_of_auto(shape: str, overrides: list[str], repeats: int) -> Result:
+    pair = Pair(overrides)
+    times = interleaved_medians({"fused": pair.fused, "solo": pair.solo}, repeats)
+    per_member = {"fused": times["fused"] / MEMBERS, "sequential": times["solo"]}
+    values = settings(compose([*overrides, "population.mode=auto"]))
+    chosen = "fused" if is_fused(values) else "sequential"
+    case = f"auto ({chosen}), against the better of both; {shape}"
+    best = min(per_member.values())
+    return result(SUITE, case, per_member[chosen], "ms", best, 1.1)
