@@ -207,9 +207,9 @@ def test_one_member_of_a_population_can_be_elsewhere(tmp_path: Path) -> None:
 
 
 def test_auto_fuses_what_is_small(tmp_path: Path) -> None:
-    for size, fused in ((8, True), (512, False)):
+    for size, threads, fused in ((8, 1, True), (100, 1, False), (100, 2, True), (512, 2, False)):
         (config, *_) = small(tmp_path, f"trainer.batch_size={size}", mode="population.mode=auto")
-        assert is_fused(settings(config)) == fused
+        assert is_fused(settings(config), threads) == fused
 
 
 @pytest.mark.parametrize(

@@ -70,9 +70,16 @@ class Pair:
         self.inputs, self.targets = next(iter(make()))
         models = [build(compose([*overrides, f"seed={i}"])) for i in range(MEMBERS)]
         optimizer = settings(self.config)["optimizer"]
-        rates = ([optimizer["lr"]] * MEMBERS, [optimizer["weight_decay"]] * MEMBERS)
-        others = (tuple(optimizer["betas"]), optimizer["eps"], None, False)
-        self.stack = Stack(models, *rates, *others, device=torch.device("cpu"))
+        self.stack = Stack(
+            models,
+            lr=[optimizer["lr"]] * MEMBERS,
+            decay=[optimizer["weight_decay"]] * MEMBERS,
+            betas=tuple(optimizer["betas"]),
+            eps=optimizer["eps"],
+            clip=None,
+            mixed=False,
+            device=torch.device("cpu"),
+        )
         self.alone = bare_steps(self.config, make(), 1000)
         self.steps = 0
 
@@ -106,7 +113,7 @@ def choice_of_auto(shape: str, overrides: list[str], repeats: int) -> Result:
     times = interleaved_medians({"fused": pair.fused, "solo": pair.solo}, repeats)
     per_member = {"fused": times["fused"] / MEMBERS, "sequential": times["solo"]}
     values = settings(compose([*overrides, "population.mode=auto"]))
-    chosen = "fused" if is_fused(values) else "sequential"
+    chosen = "fused" if is_fused(values, torch.get_num_threads()) else "sequential"
     case = f"auto ({chosen}), against the better of both; {shape}"
     best = min(per_member.values())
     return result(SUITE, case, per_member[chosen], "ms", best, 1.1)

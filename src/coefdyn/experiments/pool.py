@@ -49,7 +49,7 @@ def run_all(
 ) -> None:
     """Do every run; what came of each is in its folder. Asked to end, workers are given
     `seconds_to_save`."""
-    queue = deque(shares(runs))
+    queue = deque(shares(runs, _threads(jobs)))
     pool = _Pool(queue, progress, seconds_to_save=seconds_to_save)
     with _stopped_by_signals():
         try:
@@ -112,7 +112,7 @@ class _Pool:
         if self.waiting and time.monotonic() - self.looked >= LOOK:
             self.looked = time.monotonic()
             free = [run for run in self.waiting if not _is_claimed(run)]
-            self.queue.extend(shares(free))  # or finished by now
+            self.queue.extend(shares(free, _threads(self.jobs)))  # or finished by now
             self.waiting = [run for run in self.waiting if run not in free]
 
     def _hear(self, worker: _Worker, outcomes: list[Outcome] | None) -> None:
@@ -185,11 +185,17 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def _threads(jobs: int) -> int:
+    """Of a worker."""
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    return int(given) if given.isdigit() else max(1, cores() // jobs)
+
+
 @contextlib.contextmanager
 def _environment(number: int, jobs: int) -> Iterator[None]:
     """What a worker inherits: its share of the cores, and one of the GPUs if there are several."""
     before = dict(os.environ)
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores() // jobs)))
+    os.environ.setdefault("OMP_NUM_THREADS", str(_threads(jobs)))
     gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     if gpus == [""]:
         gpus = [str(index) for index in range(torch.cuda.device_count())]

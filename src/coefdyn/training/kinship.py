@@ -13,9 +13,9 @@ from coefdyn.training.record import name_of
 
 MODES = ("sequential", "fused", "auto")
 VARIED = (("optimizer", "lr"), ("optimizer", "weight_decay"), ("seed",), ("task", "seed"))
-# Tokens of a member's batch up to which auto fuses: beyond, a CPU gains nothing (`suite=population`
-# measures it). The number for GPUs is an estimate, not measured.
-FUSED_TOKENS = {"cpu": 512, "cuda": 2**15}
+# Tokens of a member's batch up to which auto fuses, by device; `suite=population` measures it. One
+# thread of a CPU has enough to do with less than several have. The number for GPUs is an estimate.
+FUSED_TOKENS = {"one thread": 512, "threads": 2048, "cuda": 2**15}
 MEMBERS = 16  # of a population, at most
 
 
@@ -30,8 +30,9 @@ def kin(values: Mapping[str, Any]) -> str:
     return name_of(rest)
 
 
-def is_fused(values: Mapping[str, Any]) -> bool:
-    """Whether these settings ask for it; ConfigError if they cannot have it."""
+def is_fused(values: Mapping[str, Any], threads: int) -> bool:
+    """Whether these settings ask for it; ConfigError if they cannot have it. `threads` are those
+    of the process, unless the settings say."""
     mode = values["population"]["mode"]
     if mode not in MODES:
         raise ConfigError(f"population.mode={mode} is not known; choose from {', '.join(MODES)}")
@@ -42,8 +43,11 @@ def is_fused(values: Mapping[str, Any]) -> bool:
         raise ConfigError(f"population.mode=fused cannot be had: {why}; use auto or sequential")
     if mode == "fused" or why:
         return not why
+    devices = values["trainer"]["devices"]
+    many = (devices["threads"] or threads) > 1
+    where = "cuda" if devices["accelerator"] == "cuda" else "threads" if many else "one thread"
     tokens = values["trainer"]["batch_size"] * values["task"]["seq_len"]
-    return bool(tokens <= FUSED_TOKENS[values["trainer"]["devices"]["accelerator"]])
+    return bool(tokens <= FUSED_TOKENS[where])
 
 
 def obstacle(values: Mapping[str, Any]) -> str | None:
