@@ -33,7 +33,9 @@ def draw(tables: Tables) -> Figure:
                 if edges.iloc[row, column] in ("smallest", "largest"):
                     axes.annotate("____", (column, row), xytext=(0, -2), ha="center", va="center",
                                   textcoords="offset points", color=colour)  # fmt: skip
-        axes.set_xticks(range(len(tasks)), [task_name(task) for task in tasks])
+        axes.set_xticks(
+            range(len(tasks)), [task_name(task).replace(" ", "\n", 1) for task in tasks]
+        )
         axes.set_yticks(range(len(names)), [PRESETS[name] for name in names])
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
