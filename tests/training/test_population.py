@@ -12,7 +12,7 @@ import torch
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from coefdyn.errors import ConfigError
-from coefdyn.training.claim import ClaimedError, claimed
+from coefdyn.training.claim import Claim, ClaimedError, LostClaimError, claimed
 from coefdyn.training.command import main
 from coefdyn.training.config import Config, compose, settings
 from coefdyn.training.kinship import is_fused, kin
@@ -204,6 +204,34 @@ def test_one_member_of_a_population_can_be_elsewhere(tmp_path: Path) -> None:
     assert [isinstance(ending, dict) for ending in endings] == [True, False, True, True]
     again = records(train_population(configs))
     assert again[1]["population"]["members"] == 1
+
+
+def test_a_member_that_was_taken_over_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs = small(tmp_path, "trainer.checkpoint_seconds=1e-9")
+    lost, check, looks = run_id(configs[2]), Claim.check, [0]
+
+    def taken(self: Claim) -> None:
+        looks[0] += self.path.parent.name == lost
+        if self.path.parent.name == lost and looks[0] > 1:  # not while it is claimed
+            raise LostClaimError("taken over")
+        check(self)
+
+    monkeypatch.setattr(Claim, "check", taken)
+    endings = train_population(configs)
+    assert isinstance(endings[2], LostClaimError)
+    assert [isinstance(ending, dict) for ending in endings] == [True, True, False, True]
+    assert not (tmp_path / "runs" / lost / "record.json").exists()
+
+
+def test_members_in_bfloat16_are_near_their_own_runs(tmp_path: Path) -> None:
+    mixed = "trainer.precision=bf16-mixed"
+    together = records(train_population(small(tmp_path / "together", mixed, "model=mamba2")))
+    alone = run_one(small(tmp_path / "alone", mixed, "model=mamba2")[1])
+    assert together[1]["metrics"]["test/loss"] == pytest.approx(
+        alone["metrics"]["test/loss"], rel=0.01
+    )
 
 
 def test_auto_fuses_what_is_small(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import itertools
 import logging
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ def train_population(configs: Sequence[Config]) -> list[Ending]:
         return [_alone(config) for config in configs]
     endings: dict[Path, Ending] = {}
     with contextlib.ExitStack() as held:
-        members = []
+        members: list[Member] = []
         for config, directory in zip(configs, directories, strict=True):
             try:
                 found = _join(config, directory, held)
@@ -76,6 +76,7 @@ def train_population(configs: Sequence[Config]) -> list[Ending]:
                 endings[directory] = error
                 continue
             if isinstance(found, Member):
+                _share_data(found, members)
                 members.append(found)
             else:
                 endings[directory] = found
@@ -148,6 +149,14 @@ def _join(config: Config, directory: Path, held: contextlib.ExitStack) -> Member
     member.restore()
     member.sessions.append(provenance(torch.device(prepared.trainer.accelerator)))
     return member
+
+
+def _share_data(member: Member, others: Sequence[Member]) -> None:
+    """Members with the same data have one copy of it."""
+    seeds = {int(other.config.values.task.seed): other.prepared.data for other in others}
+    same = seeds.get(int(member.config.values.task.seed))
+    if same is not None:
+        member.prepared = replace(member.prepared, data=same)
 
 
 class _Data:
@@ -227,11 +236,11 @@ class _Training:
             self.losses.append(self.stack.step(inputs, targets, self.steps, factor))
             if len(self.losses) % CHECK_EVERY == 0:
                 self._check_losses(epoch)
-                if not self.members:
-                    return
             due = time.perf_counter() - self.saved >= self.trainer.checkpoint_seconds
             if (due or self.asked_to_end) and len(self.losses) < self.data.per_epoch:
                 self._save()
+            if not self.members:
+                return
         self._check_losses(epoch)
         self._lap("training")
         if not self.members:
@@ -293,13 +302,16 @@ class _Training:
 
     def _drop(self, diverged: Mapping[int, int], good: Sequence[int]) -> None:
         """Write the records of those who leave, and go on with the others."""
-        if not diverged and not good:
-            return
         for i, step in diverged.items():
             self._end(i, step)
         for i in good:
             self._end(i, None)
-        rest = [i for i in range(len(self.members)) if i not in diverged and i not in good]
+        self._go_on_without({*diverged, *good})
+
+    def _go_on_without(self, gone: Collection[int]) -> None:
+        if not gone:
+            return
+        rest = [i for i in range(len(self.members)) if i not in gone]
         self.members = [self.members[i] for i in rest]
         self.losses = [step[rest] for step in self.losses]
         if rest:
@@ -338,9 +350,15 @@ class _Training:
     def _save(self) -> None:
         self._lap("training")
         losses = torch.stack(self.losses).mT.tolist() if self.losses else [[]] * len(self.members)
+        lost = set()
         for i, member in enumerate(self.members):
             member.steps, member.losses = self.steps, losses[i]
-            member.save(*self.stack.row(i))
+            try:
+                member.save(*self.stack.row(i))
+            except LostClaimError as error:  # it is somebody else's now; the others are not
+                self.endings[member.directory] = error
+                lost.add(i)
+        self._go_on_without(lost)
         self.saved = time.perf_counter()
         if self.asked_to_end:
             raise SIGTERMException
