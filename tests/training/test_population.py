@@ -16,7 +16,8 @@ from coefdyn.training.claim import Claim, ClaimedError, LostClaimError, claimed
 from coefdyn.training.command import main
 from coefdyn.training.config import Config, compose, settings
 from coefdyn.training.kinship import is_fused, kin
-from coefdyn.training.population import Ending, Member, train_population
+from coefdyn.training.member import Member
+from coefdyn.training.population import Ending, train_population
 from coefdyn.training.record import run_id
 from coefdyn.training.run import run_one
 from coefdyn.training.stack import Stack

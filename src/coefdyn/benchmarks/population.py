@@ -18,7 +18,7 @@ from coefdyn.training.build import build
 from coefdyn.training.config import Config, compose, settings
 from coefdyn.training.kinship import is_fused
 from coefdyn.training.population import train_population
-from coefdyn.training.run import prepare
+from coefdyn.training.prepared import prepare
 from coefdyn.training.stack import Stack
 
 SUITE = "population"

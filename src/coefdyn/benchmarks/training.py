@@ -21,8 +21,8 @@ from coefdyn.training.build import build, build_optimizer
 from coefdyn.training.checkpoint import KeepProgress
 from coefdyn.training.config import CONF, Config, compose
 from coefdyn.training.module import Training, cosine
+from coefdyn.training.prepared import prepare
 from coefdyn.training.record import read_record
-from coefdyn.training.run import prepare
 
 SUITE = "training"
 OVERHEAD_BAR = 3.0  # seconds

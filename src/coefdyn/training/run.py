@@ -2,32 +2,24 @@
 
 import contextlib
 import logging
-import math
 import time
 import traceback
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch.loggers import Logger
 from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from coefdyn.analysis.coefficients import blocks_of, coefficient_statistics
 from coefdyn.errors import ConfigError
-from coefdyn.model import SequenceModel
-from coefdyn.tasks.task import Task
-from coefdyn.training.batches import Resumable
-from coefdyn.training.build import build, build_logger, build_optimizer, build_task, check_keys
+from coefdyn.training.build import build_optimizer, check_keys
 from coefdyn.training.checkpoint import KeepProgress, check_checkpoint
 from coefdyn.training.claim import Claim, LostClaimError, claimed
 from coefdyn.training.config import Config, settings
-from coefdyn.training.data import Data, data_of
 from coefdyn.training.module import DivergedError, Row, Training
-from coefdyn.training.processes import ALONE, Processes, join
+from coefdyn.training.prepared import Prepared, prepare, test_batch_size, training_batches
 from coefdyn.training.record import (
     MEMBER_CHECKPOINT,
     SOLO_CHECKPOINT,
@@ -38,25 +30,10 @@ from coefdyn.training.record import (
     write_history,
     write_record,
 )
-from coefdyn.training.trainer import TrainerSettings, trainer_settings
 
 log = logging.getLogger(__name__)
 
 STATISTICS_SEQUENCES, STATISTICS_TOKENS = 64, 2**15  # at most
-TEST_TOKENS = 2**13  # per test batch, or as many sequences as a training batch has
-DEFAULT_THREADS = torch.get_num_threads()
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """What a run needs besides a place for its results: made before anything is written."""
-
-    task: Task
-    data: Data
-    model: SequenceModel
-    trainer: TrainerSettings
-    loggers: list[Callable[..., Logger]]
-    processes: Processes = ALONE
 
 
 def run_one(config: Config) -> dict[str, Any]:
@@ -106,51 +83,6 @@ def run_one(config: Config) -> dict[str, Any]:
             f"paths.results={config.values.paths.results} cannot be written to: "
             f"{error.strerror or error}; what is there is unharmed, and the same command goes on"
         ) from error
-
-
-def prepare(config: Config) -> Prepared:
-    """Everything that a wrong configuration can spoil."""
-    try:
-        trainer = trainer_settings(settings(config)["trainer"])
-        torch.set_num_threads(trainer.threads or DEFAULT_THREADS)
-        processes = join(trainer.distributed, trainer.accelerator)
-        task = build_task(config)
-        data = data_of(task, config.values.task)
-        _training_batches(config, data, trainer, processes, torch.device("cpu"))
-        model = build(config)
-        if config.values.model.vocab_size < task.vocab_size:
-            raise ConfigError(
-                f"model.vocab_size={config.values.model.vocab_size} is less than "
-                f"task.vocab_size={task.vocab_size}; leave it out to have the same"
-            )
-        with torch.no_grad():
-            model(torch.from_numpy(data.sample(1)))
-        build_optimizer(config, model.parameters())
-        loggers = build_logger(config)
-        _check_finite(settings(config))
-    except (ValueError, OmegaConfBaseException) as error:
-        raise ConfigError(" ".join(str(error).split())) from error
-    return Prepared(task, data, model, trainer, loggers, processes)
-
-
-def _training_batches(
-    config: Config,
-    data: Data,
-    trainer: TrainerSettings,
-    processes: Processes,
-    device: torch.device,
-) -> Resumable:
-    size, parts = trainer.batch_size, trainer.accumulate
-    return data.training_batches(size, device, config.values.seed, parts, processes)
-
-
-def _check_finite(node: Any, name: str = "") -> None:
-    """What is not finite could not be recorded, and would be found out after the training."""
-    if isinstance(node, dict):
-        for key, value in node.items():
-            _check_finite(value, f"{name}.{key}".strip("."))
-    elif isinstance(node, float) and not math.isfinite(node):
-        raise ConfigError(f"{name}={node} is infinite or NaN; it must be a finite number")
 
 
 def open_directory(directory: Path, config: Config, displace: bool) -> None:
@@ -262,7 +194,7 @@ def _train(
     """The module after training, and the step at which it diverged, if it did."""
     data, trainer, processes = prepared.data, prepared.trainer, prepared.processes
     device = torch.device(trainer.accelerator)
-    train = _training_batches(config, data, trainer, processes, device)
+    train = training_batches(config, data, trainer, processes, device)
     test = data.test_batches(test_batch_size(prepared), device, processes)
     prepared.model.recompute = trainer.recompute
     if trainer.compile:
@@ -301,10 +233,6 @@ def _train(
     finally:
         keep.close(exit_code)
     return module, diverged_at
-
-
-def test_batch_size(prepared: Prepared) -> int:
-    return max(prepared.trainer.batch_size, TEST_TOKENS // prepared.task.length)
 
 
 def _nothing() -> None:
