@@ -22,11 +22,11 @@ demo: setup ## Train a small ablation; leaves a figure and a page in results/dem
 
 .PHONY: test
 test: setup ## Run the tests, about 9 minutes on 2 cores
-	$(BIN)/pytest -n auto -m 'not slow and not gpu'
+	$(BIN)/pytest -n auto --dist loadgroup -m 'not slow and not gpu'
 
 .PHONY: test-slow
 test-slow: setup ## Run the long tests too: the full product of designs
-	$(BIN)/pytest -n auto -m 'not gpu'
+	$(BIN)/pytest -n auto --dist loadgroup -m 'not gpu'
 
 .PHONY: slurm-test
 slurm-test: setup ## Run the tests against a real SLURM of one node (needs slurm-wlm and munge)

@@ -9,8 +9,9 @@ from coefdyn.errors import ConfigError
 from coefdyn.training import config as training_config
 from coefdyn.training.build import SLOTS, build, build_block, build_mixer
 from coefdyn.training.config import CONF, Config, options
+from tests.designs import ARCHITECTURES
 
-PRESETS = options("model")
+PRESETS = ARCHITECTURES
 
 
 def compose(overrides: Sequence[str] = (), name: str = "train") -> Config:

@@ -8,6 +8,7 @@ import torch
 from coefdyn.model import SequenceModel
 from coefdyn.training.build import build
 from coefdyn.training.config import compose, options
+from tests.designs import ARCHITECTURES
 
 SMALL = [
     "model.d_model=8",
@@ -18,7 +19,7 @@ SMALL = [
     "model.vocab_size=11",
     "model.max_length=24",
 ]
-PRESETS = options("model")
+PRESETS = ARCHITECTURES
 
 
 def model(*overrides: str) -> SequenceModel:

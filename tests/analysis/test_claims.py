@@ -10,6 +10,8 @@ from coefdyn.analysis.report import judge
 from coefdyn.analysis.store import Shelf
 from tests.analysis.worlds import right, shelf, wrong
 
+pytestmark = pytest.mark.xdist_group("worlds")  # whose plans take long, once
+
 # Under the norm after the sequence model these compare a function with itself.
 INVARIANT = {
     "P5 spread, relu attention",

@@ -14,6 +14,8 @@ from coefdyn.analysis.figures import STEMS
 from coefdyn.analysis.store import Shelf
 from tests.analysis.worlds import record, right, runs_of
 
+pytestmark = pytest.mark.xdist_group("worlds")  # whose plans take long, once
+
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 )

@@ -14,6 +14,8 @@ from coefdyn.experiments.grid import plan
 from coefdyn.training.run import run_one
 from tests.analysis.worlds import record, right, runs_of, shelf, wrong
 
+pytestmark = pytest.mark.xdist_group("worlds")  # whose plans take long, once
+
 STEM = "principle3_position"
 
 

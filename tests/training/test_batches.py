@@ -7,6 +7,7 @@ import torch
 from coefdyn.tasks.task import Examples
 from coefdyn.tasks.wikitext import Blocks
 from coefdyn.training.batches import Batch, Batches, ShuffledBatches, StreamBatches
+from coefdyn.training.processes import Processes
 
 CPU = torch.device("cpu")
 EXAMPLES = Examples(np.arange(20).reshape(10, 2), np.arange(20).reshape(10, 2) + 100)
@@ -53,7 +54,7 @@ def test_an_interrupted_epoch_goes_on_with_the_next_batch() -> None:
 
 def stream(rank: int = 0, world: int = 1, steps: int = 3) -> StreamBatches:
     blocks = Blocks(np.arange(1, 52, dtype=np.uint16), 5, whole=False)  # 10 blocks
-    return StreamBatches(blocks, 4, CPU, seed=1, steps=steps, rank=rank, world=world)
+    return StreamBatches(blocks, 4, CPU, seed=1, steps=steps, processes=Processes(rank, world))
 
 
 def firsts(batches: StreamBatches, epoch: int) -> list[list[int]]:

@@ -53,7 +53,7 @@ BAD = [
     (["optimizer._target_=torch.nn.Linear"], ["_target_=torch.nn.Linear is not a Optimizer"]),
     (["optimizer.lr=inf"], ["infinite or NaN"]),
     (["trainer.clip=inf"], ["trainer.clip=inf must be a number above 0"]),
-    (["seed=1", "trainer.devices=1"], ["lacks", ": accelerator, accumulate, recompute, threads"]),
+    (["seed=1", "trainer.devices=1"], ["lacks", ": accelerator, accumulate, compile"]),
     (["+trainer.foo=1"], ["does not know: foo"]),
     (["+model.droput=0.1"], ["model does not know: droput"]),
     (["+dropout=0.1"], ["the configuration does not know: dropout"]),
