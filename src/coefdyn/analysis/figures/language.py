@@ -12,7 +12,7 @@ from coefdyn.analysis.style import PAGE, paper_style
 
 @dataclass(frozen=True)
 class Look:
-    label: str  # under its bar; its first line names its curve
+    label: str  # under its bar; its first two lines name its curve
     colour: str
     dashed: bool = False
 
@@ -26,7 +26,7 @@ def draw_language(points: pd.DataFrame, curves: pd.DataFrame, looks: Mapping[str
         for model, look in looks.items():
             rows = curves[curves["model"] == model].groupby("step")["train/loss"].mean()
             style = "--" if look.dashed else "-"
-            name = look.label.replace("\n", " ")
+            name = " ".join(look.label.split("\n")[:2])
             losses.plot(rows.index, rows, style, color=look.colour, label=name)
         losses.set_xlabel("training step")
         losses.set_ylabel("training loss (nats per token)")

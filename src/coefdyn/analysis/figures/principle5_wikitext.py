@@ -25,7 +25,7 @@ CHOICES = {**SCALINGS, "step_size": (r"$\Delta_j$", GREEN)}
 def draw(tables: Tables) -> Figure:
     looks = {
         model: Look(
-            f"{name}\n$b=$ {CHOICES[scaling][0]}\n(paper: {paper})",
+            f"{name}\n$b=$ {CHOICES[scaling][0]}\npaper:\n{paper}",
             CHOICES[scaling][1],
             dashed=name == "softmax",
         )
