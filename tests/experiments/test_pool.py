@@ -95,6 +95,7 @@ def test_killed_workers_change_nothing(tmp_path: Path, kills: int) -> None:
     assert clean(killed)
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_again_and_again_fails_its_run_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -78,7 +78,7 @@ def assert_same(ours: dict[str, Any], solo: dict[str, Any], rel: float) -> None:
 @pytest.mark.parametrize(
     ("model", "compared"),
     [
-        *((model, [2, 9]) for model in ("softmax_attention", "gated_deltanet")),
+        ("mamba2", [2, 9]),
         *(pytest.param(model, range(10), marks=pytest.mark.slow) for model in TABLE_1),
     ],
 )

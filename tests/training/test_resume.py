@@ -141,6 +141,7 @@ def test_a_polite_end_saves_and_is_not_a_success(tmp_path: Path) -> None:
     assert not checkpoint.with_name("record.json").exists()
 
 
+@pytest.mark.slow
 def test_kill_9_at_several_moments(tmp_path: Path) -> None:
     """The real thing: a process that gets no chance to tidy up, three times over."""
     overrides = ["trainer.max_epochs=60", "trainer.devices.threads=1"]
