@@ -66,5 +66,5 @@ report: setup ## Judge the paper's claims by the tables; leaves results/report/i
 	$(BIN)/python scripts/report.py
 
 .PHONY: bench
-bench: setup ## Measure speed and memory against their bars (SUITE=mixer|tasks|training|sweep|lengths)
+bench: setup ## Measure speed and memory against their bars (SUITE=mixer|tasks|training|sweep|lengths|population)
 	$(BIN)/python scripts/benchmark.py suite=$(or $(SUITE),mixer)
