@@ -279,6 +279,8 @@ def test_lists_on_the_command_line_are_a_population(
     for wrong, words in (
         ("population.lr=fast", "population.lr=fast must be a list"),
         ("+population.size=3", "population does not know: size"),
+        ("population.mode=both", "choose from sequential, fused, auto"),
+        ("population=3", "population=3 must be a section"),
     ):
         assert main([*given, wrong]) == 1
         assert words in capsys.readouterr().err

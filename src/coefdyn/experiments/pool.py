@@ -141,10 +141,13 @@ class _Pool:
             if not share:
                 raise ConfigError(f"{how}, before its first run; its messages are above")
             hint = "; -9 is most often a lack of memory" if code == -signal.SIGKILL else ""
-            for run in unfinished(share):
+            lost = unfinished(share)
+            for run in lost:
                 with contextlib.suppress(OSError):
                     write_error(run.results, run.run_id, how + hint)
                 self.progress.finished(run, Outcome("failed", how + hint), 0.0)
+            if len(lost) < len(share):  # whoever takes these finds their records
+                self.queue.appendleft(tuple(run for run in share if run not in lost))
         elif share:
             self.queue.appendleft(share)
         self.workers[self.workers.index(worker)] = self._new_worker(worker.number)

@@ -60,7 +60,7 @@ def check_keys(config: Config) -> None:
     for name in ("force", "check"):
         if values.get(name, True) not in (True, False):
             raise ConfigError(f"{name}={values.get(name)} must be true or false")
-    sections = ("paths", "model", "task", "optimizer", "trainer")
+    sections = ("paths", "model", "task", "optimizer", "trainer", "population")
     for name in sections:
         if not OmegaConf.is_dict(values.get(name)):
             raise ConfigError(f"{name}={values.get(name)} must be a section of the configuration")

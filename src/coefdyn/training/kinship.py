@@ -8,6 +8,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from coefdyn.errors import ConfigError
+from coefdyn.training.build import check_keys
 from coefdyn.training.config import Config
 from coefdyn.training.record import name_of
 
@@ -34,8 +35,7 @@ def is_fused(values: Mapping[str, Any], threads: int) -> bool:
     """Whether these settings ask for it; ConfigError if they cannot have it. `threads` are those
     of the process, unless the settings say."""
     mode = values["population"]["mode"]
-    if mode not in MODES:
-        raise ConfigError(f"population.mode={mode} is not known; choose from {', '.join(MODES)}")
+    _check_mode(mode)
     if mode == "sequential":
         return False
     why = obstacle(values)
@@ -48,6 +48,11 @@ def is_fused(values: Mapping[str, Any], threads: int) -> bool:
     where = "cuda" if devices["accelerator"] == "cuda" else "threads" if many else "one thread"
     tokens = values["trainer"]["batch_size"] * values["task"]["seq_len"]
     return bool(tokens <= FUSED_TOKENS[where])
+
+
+def _check_mode(mode: Any) -> None:
+    if mode not in MODES:
+        raise ConfigError(f"population.mode={mode} is not known; choose from {', '.join(MODES)}")
 
 
 def obstacle(values: Mapping[str, Any]) -> str | None:
@@ -67,14 +72,16 @@ def obstacle(values: Mapping[str, Any]) -> str | None:
 
 def listed_members(config: Config) -> list[Config]:
     """The runs that population.lr, weight_decay and seed list, or the one run."""
+    check_keys(config)
     given = config.values.population
+    _check_mode(given.get("mode"))
     axes = {"lr": "optimizer.lr", "weight_decay": "optimizer.weight_decay", "seed": "seed"}
     unknown = given.keys() - {"mode", *axes}
     if unknown:
         raise ConfigError(f"population does not know: {', '.join(sorted(map(str, unknown)))}")
     chosen: dict[str, list[Any]] = {}
     for name, key in axes.items():
-        values = given[name]
+        values = given.get(name)
         if values is None:
             continue
         numbers = list(values) if OmegaConf.is_list(values) else []

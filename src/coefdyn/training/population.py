@@ -89,7 +89,7 @@ class _Training:
         self.members, self.endings = members, endings
         self.size = len(members)
         first = members[0].prepared
-        self.trainer, self.split = first.trainer, "test"
+        self.trainer = first.trainer
         self.device = torch.device(self.trainer.accelerator)
         self.stack, self.data = stack_of(members, self.device), MemberBatches(members, self.device)
         self.steps = members[0].steps

@@ -21,11 +21,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Processes:
-    """Number `rank` of `world` processes; `local` is its number on its node."""
+    """Number `rank` of `world` processes on `nodes` nodes."""
 
     rank: int = 0
     world: int = 1
-    local: int = 0
     nodes: int = 1
 
     @property
@@ -122,7 +121,7 @@ def join(distributed: bool, accelerator: str) -> Processes:
             f"trainer.devices.strategy=ddp has {world} processes on {nodes} nodes; start the same "
             "number on each"
         )
-    return Processes(rank, world, local, nodes)
+    return Processes(rank, world, nodes)
 
 
 def rank_here() -> int:

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call, vmap
-from torch.nn.utils import parameters_to_vector
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from coefdyn.model import SequenceModel
 from coefdyn.tasks.task import IGNORE
@@ -88,9 +88,7 @@ class Stack:
 
     def load(self, row: int, model: torch.nn.Module) -> None:
         """A member's weights into a model of its own."""
-        rows = self.weights[row].detach().split([shape.numel() for shape in self.shapes])
-        parts = (part.view(shape) for part, shape in zip(rows, self.shapes, strict=True))
-        model.load_state_dict(dict(zip(self.names, parts, strict=True)), strict=False)
+        vector_to_parameters(self.weights[row].detach().clone(), model.parameters())
 
     def _over_members(
         self, function: Callable[..., Tensor], weights: Tensor, *data: Tensor
