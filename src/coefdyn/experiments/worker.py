@@ -10,7 +10,7 @@ from coefdyn.experiments.grid import Run
 from coefdyn.experiments.store import folder, write_error
 from coefdyn.training.claim import ClaimedError, LostClaimError
 from coefdyn.training.kinship import MEMBERS, is_fused, kin
-from coefdyn.training.record import SOLO_CHECKPOINT
+from coefdyn.training.record import MEMBER_CHECKPOINT, SOLO_CHECKPOINT
 
 End = Literal["done", "diverged", "failed", "elsewhere"]
 
@@ -48,7 +48,8 @@ def attempt(runs: Sequence[Run]) -> list[Outcome]:
 
     endings: Sequence[dict[str, Any] | Exception]
     try:
-        if len(runs) == 1:
+        begun = folder(runs[0].results, runs[0].run_id) / MEMBER_CHECKPOINT
+        if len(runs) == 1 and not begun.exists():  # else the last of a population that was ended
             endings = [run_one(runs[0].config)]
         else:
             endings = train_population([run.config for run in runs])
