@@ -65,6 +65,17 @@ figures: setup ## Draw every figure from the tables in results/tables
 report: setup ## Judge the paper's claims by the tables; leaves results/report/index.html
 	$(BIN)/python scripts/report.py
 
+.PHONY: doctor
+doctor: setup ## Print what this machine can use (devices, kernels, packages), and why not the rest
+	$(BIN)/python scripts/doctor.py
+
+.PHONY: references
+references: setup ## Fetch the sources that tests compare adapters of kernels with; not installed
+	mkdir -p .references
+	MAMBA_SKIP_CUDA_BUILD=TRUE FLASH_ATTENTION_SKIP_CUDA_BUILD=TRUE $(BIN)/pip download --quiet --no-deps \
+	  --no-build-isolation --no-binary :all: --constraint constraints.txt --dest .references mamba-ssm flash-attn
+	for f in .references/*.tar.gz; do tar -xzf $$f -C .references; done
+
 .PHONY: bench
-bench: setup ## Measure speed and memory against their bars (SUITE=mixer|tasks|training|sweep|lengths|population)
+bench: setup ## Measure speed and memory against their bars (SUITE=mixer|tasks|training|sweep|lengths|population|kernels)
 	$(BIN)/python scripts/benchmark.py suite=$(or $(SUITE),mixer)

@@ -32,33 +32,40 @@ def accepted() -> list[Choice]:
     """Every combination that the constructor accepts."""
     found = []
     for choice in itertools.product(*(options(f"model/{name}") for name in DESIGN_SLOTS)):
-        slots = _slots(choice)
         try:
-            Design(**slots)
+            design(choice)
         except MissingTraitError:
             continue
         found.append(choice)
     return found
 
 
+def design(choice: Choice) -> Design:
+    return Design(**_slots(choice))
+
+
 @cache
 def covering() -> list[Choice]:
-    """Combinations in which every pair of choices occurs that occurs in an accepted one."""
+    return cover(accepted())
+
+
+def cover(choices: list[Choice]) -> list[Choice]:
+    """Some of the combinations, in which every pair of choices occurs that occurs in any."""
     chooser = random.Random(0)
     by_pair: dict[tuple, list[Choice]] = {}
-    for choice in accepted():
+    for choice in choices:
         for pair in pairs(choice):
             by_pair.setdefault(pair, []).append(choice)
     missing = set(by_pair)
-    cover = []
+    found = []
     for pair in sorted(by_pair):
         if pair in missing:
             candidates = by_pair[pair]
             candidates = chooser.sample(candidates, min(80, len(candidates)))
             best = max(candidates, key=lambda choice: len(missing & set(pairs(choice))))
             missing -= set(pairs(best))
-            cover.append(best)
-    return cover
+            found.append(best)
+    return found
 
 
 def pairs(choice: Choice) -> list[tuple]:

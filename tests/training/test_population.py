@@ -12,6 +12,8 @@ import torch
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from coefdyn.errors import ConfigError
+from coefdyn.experiments.grid import Run
+from coefdyn.experiments.worker import attempt
 from coefdyn.training.claim import Claim, ClaimedError, LostClaimError, claimed
 from coefdyn.training.command import main
 from coefdyn.training.config import Config, compose, settings
@@ -196,6 +198,32 @@ def test_a_population_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.M
         assert not (folder(tmp_path / "killed", ours) / "record.old.json").exists()
 
 
+def test_the_last_member_of_a_population_goes_on_from_its_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are recorded, so that the executor has a group of one."""
+    plain = records(train_population(small(tmp_path / "plain")))
+    configs = small(tmp_path / "ended", "trainer.checkpoint_seconds=1e-9")
+    step, steps = Stack.step, []
+
+    def counted(self: Stack, *given: Any) -> Any:
+        steps.append(given[2])
+        if steps == [1, 2, 3, 4, 5]:
+            raise KilledError
+        return step(self, *given)
+
+    monkeypatch.setattr(Stack, "step", counted)
+    with pytest.raises(KilledError):
+        train_population(configs)
+    records(train_population(configs[:-1]))
+    (config, steps[:]) = configs[-1], []
+    (outcome,) = attempt([Run(run_id(config), (), settings(config), config.choices)])
+    assert outcome.end == "done"
+    assert steps == list(range(5, 13))
+    ours = json.loads((tmp_path / "ended" / "runs" / run_id(config) / "record.json").read_text())
+    assert ours["metrics"] == pytest.approx(plain[-1]["metrics"], rel=1e-5)
+
+
 def test_one_member_of_a_population_can_be_elsewhere(tmp_path: Path) -> None:
     configs = small(tmp_path)
     name = run_id(configs[1])
@@ -249,6 +277,7 @@ def test_auto_fuses_what_is_small(tmp_path: Path) -> None:
         (["+optimizer.amsgrad=true"], "AdamW with lr"),
         (["logger=wandb"], "use logger=csv"),
         (["trainer.devices.recompute=true"], "are for single runs"),
+        (["model.backend=sdpa"], "model.backend=sdpa is for single runs"),
     ],
 )
 def test_what_cannot_be_fused_says_why(tmp_path: Path, more: list[str], words: str) -> None:

@@ -41,6 +41,15 @@ def test_bf16_mixed_trains_close_to_fp32(model: str, tmp_path: Path) -> None:
     assert losses[0] == pytest.approx(losses[1], rel=0.02)
 
 
+def test_a_kernel_trains_the_same_run(tmp_path: Path) -> None:
+    own = run_smoke(tmp_path / "own")
+    kernel = run_smoke(tmp_path / "kernel", "model.backend=sdpa")
+    assert own["run_id"] == kernel["run_id"]
+    assert set(own["backend"]) == {"quadratic"}
+    assert set(kernel["backend"]) == {"sdpa"}
+    assert kernel["metrics"]["test/loss"] == pytest.approx(own["metrics"]["test/loss"], rel=1e-4)
+
+
 def test_metrics_are_those_of_the_last_weights_on_the_whole_test_set(tmp_path: Path) -> None:
     config = smoke(tmp_path, "task.num_test=50", "trainer.max_epochs=4")  # the last batch is short
     record = run_one(config)

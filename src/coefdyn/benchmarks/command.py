@@ -22,6 +22,7 @@ SUITES = (
     "sweep",
     "lengths",
     "population",
+    "kernels",
 )  # modules of coefdyn.benchmarks
 
 

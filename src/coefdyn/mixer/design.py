@@ -144,14 +144,14 @@ class Design(nn.Module):
     def quadratic(self, given: Projected) -> Float[Tensor, "b h t p"]:
         stream = self.prepare(given)
         total, unit = self._quadratic_sum(stream, self.shifts_scores)
-        return self._normalize(given.x, total, stream.log_unit if unit is None else unit)
+        return self.normalize(given.x, total, stream.log_unit if unit is None else unit)
 
     def linear(self, given: Projected) -> Float[Tensor, "b h t p"]:
         stream = self.prepare(given)
         terms = linear_terms(self.readout, stream.q, stream.k, stream.transition)
         sums = [term.weight * linear_form(term.q, term.k, stream.v, term.transition)
                 for term in terms]  # fmt: skip
-        return self._normalize(given.x, torch.stack(sums).sum(0), stream.log_unit)
+        return self.normalize(given.x, torch.stack(sums).sum(0), stream.log_unit)
 
     def step(
         self, given: Projected, state: DesignState | None
@@ -169,7 +169,7 @@ class Design(nn.Module):
             [term.weight * y for term, (y, _) in zip(terms, results, strict=True)]
         ).sum(0)
         position = 0 if state is None else state.position
-        y = self._normalize(given.x, total, stream.log_unit, position)
+        y = self.normalize(given.x, total, stream.log_unit, position)
         return y, DesignState(position + 1, tuple(sum_ for _, sum_ in results), stream.key_unit)
 
     def definition(self, given: Projected) -> Float[Tensor, "b h t p"]:
@@ -255,13 +255,14 @@ class Design(nn.Module):
             return v
         return torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
 
-    def _normalize(
+    def normalize(
         self,
         x: Float[Tensor, "b t d"],
         total: Float[Tensor, "b h t m"],
         log_unit: Float[Tensor, "b h t"] | None,
         start: int = 0,
     ) -> Float[Tensor, "b h t p"]:
+        """y from the sums: each row divided by its eta. `start` is the number of steps before."""
         row_sum = None
         if self.normalization.uses_row_sum:
             total, row_sum = total[..., :-1], total[..., -1]

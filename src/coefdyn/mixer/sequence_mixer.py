@@ -10,6 +10,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from coefdyn.mixer.backends import KERNELS
 from coefdyn.mixer.design import Design, DesignState, OutputClass, Projected
 from coefdyn.mixer.evolution import Evolution
 from coefdyn.mixer.forms import FORMS, cheapest_form
@@ -20,6 +21,10 @@ from coefdyn.mixer.scaling import Scaling
 from coefdyn.mixer.shapes import check_input, head_width
 
 log = logging.getLogger(__name__)
+
+# In this order, and but for sdpa under autocast alone: others round the factors of a product to
+# TF32 or less even where float32 is asked for.
+AUTO_KERNELS = ("sdpa", "fla")
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,8 @@ class MixerState:
 class SequenceMixer(nn.Module):
     """q, k, v = preprocess(W_Q x, W_K x, W_V x), then y of `Design`, heads side by side.
 
-    `backend` is a form, or auto: the cheaper of quadratic and linear for the length at hand.
+    `backend` is a form, a kernel of backends/, or auto: on a GPU the first of `AUTO_KERNELS` that
+    can compute the design, else the cheaper of quadratic and linear for the length at hand.
     `unit_qk` makes every q_i and k_j a unit vector.
     """
 
@@ -57,6 +63,7 @@ class SequenceMixer(nn.Module):
         self.d_model, self.n_heads, self.unit_qk = d_model, n_heads, unit_qk
         self.design = Design(evolution, scaling, readout, normalization)
         self.backend = backend
+        self.may_use_kernels = True  # where auto finds one: they do not work under torch.func
         self.form_used: str | None = None
         # One projection, split afterwards: q, k, v, and z where A_t has a direction of its own.
         self.splits = [n_state, n_state, d_value] + [n_state] * evolution.own_direction
@@ -69,13 +76,18 @@ class SequenceMixer(nn.Module):
 
     def forward(self, x: Tensor) -> Float[Tensor, "b t m"]:
         check_input(x, self.project.weight)
-        form = self._form(x.shape[1])
+        half = _autocast_dtype(x.device)
+        form = self._form(x, half)
         with torch.autocast(x.device.type, enabled=False):
-            y = {
-                "quadratic": self.design.quadratic,
-                "linear": self.design.linear,
-                "definition": self.design.definition,
-            }[form](self.projected(x))
+            given = self.projected(x)
+            if form in KERNELS:
+                y = KERNELS[form](self.design, given, half)
+            else:
+                y = {
+                    "quadratic": self.design.quadratic,
+                    "linear": self.design.linear,
+                    "definition": self.design.definition,
+                }[form](given)
         return rearrange(y, "b h t p -> b t (h p)").to(x.dtype)
 
     def step(
@@ -127,29 +139,61 @@ class SequenceMixer(nn.Module):
 
     @backend.setter
     def backend(self, backend: str) -> None:
-        if backend not in ("auto", *FORMS):
+        known = ("auto", *FORMS, *KERNELS)
+        if backend not in known:
             raise ValueError(
-                f"model.backend={backend} is not known; choose from auto, {', '.join(FORMS)}"
+                f"model.backend={backend} is not known; choose from {', '.join(known)}"
             )
-        if backend == "linear" and self.design.recurrence_obstacle is not None:
+        obstacle = None
+        if backend == "linear":
+            obstacle = self.design.recurrence_obstacle
+        elif backend in KERNELS:
+            obstacle = KERNELS[backend].obstacle(self.design)
+        if obstacle is not None:
             raise ValueError(
-                f"model.backend=linear cannot serve this design: "
-                f"{self.design.recurrence_obstacle}; use auto or quadratic"
+                f"model.backend={backend} cannot serve this design: {obstacle}; "
+                "use auto or quadratic"
+            )
+        if backend in KERNELS and KERNELS[backend].absence is not None:
+            raise ValueError(
+                f"model.backend={backend} cannot be used on this machine: "
+                f"{KERNELS[backend].absence}; use auto"
             )
         self._backend = backend
 
-    def _form(self, length: int) -> str:
+    def _form(self, x: Float[Tensor, "b t d"], half: torch.dtype | None) -> str:
         form = self.backend
         if form == "auto":
-            form = cheapest_form(
-                self.design.evolution, self.design.readout, length, self.width, self.value_width
+            form = self._fitting_kernel(x.device, half) or cheapest_form(
+                self.design.evolution, self.design.readout, x.shape[1], self.width, self.value_width
             )
             if form != self.form_used:
-                log.info("backend=auto: %s form at length %d", form, length)
+                log.info("backend=auto: %s at length %d", form, x.shape[1])
         self.form_used = form
         return form
+
+    def _fitting_kernel(self, device: torch.device, half: torch.dtype | None) -> str | None:
+        if device.type != "cuda" or not self.may_use_kernels:
+            return None  # on a CPU the forms here are faster
+        for name in AUTO_KERNELS:
+            kernel = KERNELS[name]
+            why_not = (
+                kernel.obstacle(self.design)
+                or kernel.absence
+                or kernel.misfit(self.design, device, half)
+            )
+            if why_not is None and (half is not None or name == "sdpa"):
+                return name
+        return None
 
 
 def _full_precision(x: Tensor) -> Tensor:
     """At least float32: running sums of log decays and row sums do not survive 8 bits."""
     return x if x.dtype in (torch.float32, torch.float64) else x.float()
+
+
+def _autocast_dtype(device: torch.device) -> torch.dtype | None:
+    """What autocast computes in, or None where it is off."""
+    if not torch.is_autocast_enabled(device.type):
+        return None
+    return torch.get_autocast_dtype(device.type)

@@ -8,6 +8,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from coefdyn.errors import ConfigError
+from coefdyn.mixer.backends import KERNELS
 from coefdyn.training.build import check_keys
 from coefdyn.training.config import Config
 from coefdyn.training.record import name_of
@@ -59,6 +60,8 @@ def obstacle(values: Mapping[str, Any]) -> str | None:
     """Why runs with these settings cannot be members, or None if they can."""
     optimizer, devices = values["optimizer"], values["trainer"]["devices"]
     known = {"_target_", "_partial_", "lr", "weight_decay", "betas", "eps", "fused"}
+    if values["model"]["backend"] in KERNELS:
+        return f"model.backend={values['model']['backend']} is for single runs"
     if values["task"]["name"] == "wikitext103":
         return "text fills a device with one model"
     if optimizer.get("_target_") != "torch.optim.AdamW" or optimizer.keys() - known:

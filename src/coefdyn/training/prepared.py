@@ -9,7 +9,9 @@ import torch
 from lightning.pytorch.loggers import Logger
 from omegaconf.errors import OmegaConfBaseException
 
+from coefdyn.analysis.coefficients import blocks_of
 from coefdyn.errors import ConfigError
+from coefdyn.mixer.backends import KERNELS
 from coefdyn.model import SequenceModel
 from coefdyn.tasks.task import Task
 from coefdyn.training.batches import Resumable
@@ -50,14 +52,22 @@ def prepare(config: Config) -> Prepared:
                 f"model.vocab_size={config.values.model.vocab_size} is less than "
                 f"task.vocab_size={task.vocab_size}; leave it out to have the same"
             )
-        with torch.no_grad():
-            model(torch.from_numpy(data.sample(1)))
+        _try(model, torch.from_numpy(data.sample(1)), trainer)
         build_optimizer(config, model.parameters())
         loggers = build_logger(config)
         _check_finite(settings(config))
     except (ValueError, OmegaConfBaseException) as error:
         raise ConfigError(" ".join(str(error).split())) from error
     return Prepared(task, data, model, trainer, loggers, processes)
+
+
+def _try(model: SequenceModel, inputs: torch.Tensor, trainer: TrainerSettings) -> None:
+    """One sequence through the model: on a CPU, unless a kernel was asked for by name."""
+    named = any(block.mixer.backend in KERNELS for block in blocks_of(model))
+    device = torch.device(trainer.accelerator if named else "cpu")
+    mixed = trainer.precision == "bf16-mixed"
+    with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=named and mixed):
+        model.to(device)(inputs.to(device))
 
 
 def training_batches(

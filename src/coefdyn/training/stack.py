@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.func import functional_call, vmap
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
+from coefdyn.analysis.coefficients import blocks_of
 from coefdyn.model import SequenceModel
 from coefdyn.tasks.task import IGNORE
 
@@ -28,6 +29,8 @@ class Stack:
         device: torch.device,
     ) -> None:
         self.base = models[0].to(device)
+        for block in blocks_of(self.base):
+            block.mixer.may_use_kernels = False
         self.names = [name for name, _ in self.base.named_parameters()]
         self.shapes = [parameter.shape for parameter in self.base.parameters()]
         rows = [parameters_to_vector(model.parameters()).detach() for model in models]

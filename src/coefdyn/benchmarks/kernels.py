@@ -1,0 +1,60 @@
+"""suite=kernels: what `auto` takes against the fastest that this machine has."""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+
+from coefdyn.benchmarks.measure import Result, interleaved_medians, result
+from coefdyn.mixer.backends import KERNELS
+from coefdyn.mixer.sequence_mixer import SequenceMixer
+from coefdyn.training.build import build_mixer
+from coefdyn.training.config import compose
+
+SUITE = "kernels"
+PRESETS = ("softmax_attention", "relu_attention", "gla", "mamba2", "gated_deltanet")
+SIZES = ["model.d_model=128", "model.n_state=128", "model.d_value=128"]
+SHAPES = {  # batch, length, heads
+    "batch 128, L 128, 16 heads of 8": (128, 128, 16),
+    "batch 2, L 1024, 2 heads of 64": (2, 1024, 2),
+}
+
+
+def run(repeats: int) -> Iterator[Result]:
+    """On a GPU in bfloat16, as trainer=cuda does; on a CPU in float32."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    for name, kernel in KERNELS.items():
+        if kernel.absence is not None:
+            print(f"{name} is not measured: {kernel.absence}", file=sys.stderr)
+    for shape, (batch, length, heads) in SHAPES.items():
+        x = torch.randn(batch, length, 128, device=device)
+        for preset in PRESETS:
+            overrides = [f"model={preset}", *SIZES, f"model.n_heads={heads}"]
+            mixers = dict(_mixers(overrides, device))
+            cases = {name: partial(_step, mixer, x) for name, mixer in mixers.items()}
+            times = interleaved_medians(cases, repeats)
+            chosen = mixers["auto"].form_used
+            others = {name: times[name] for name in times if name != "auto"}
+            listed = ", ".join(f"{name} {ms:.3g}" for name, ms in others.items())
+            case = f"auto ({chosen}) against the best of {listed} ms; {preset}, {shape}"
+            yield result(SUITE, case, times[str(chosen)], "ms", min(others.values()), 1.1)
+
+
+def _mixers(overrides: list[str], device: torch.device) -> Iterator[tuple[str, SequenceMixer]]:
+    """The same mixer once for every backend that serves it here."""
+    usable = [name for name, kernel in KERNELS.items() if kernel.absence is None]
+    for name in ("auto", "quadratic", "linear", *usable):
+        mixer = build_mixer(compose(overrides)).to(device)
+        with contextlib.suppress(ValueError):  # a backend that cannot serve says so
+            mixer.backend = name
+            yield name, mixer
+
+
+def _step(mixer: SequenceMixer, x: torch.Tensor) -> None:
+    mixer.zero_grad()
+    with torch.autocast(x.device.type, torch.bfloat16, enabled=x.is_cuda):
+        mixer(x).sum().backward()
+    if x.is_cuda:
+        torch.cuda.synchronize()

@@ -1,0 +1,35 @@
+"""flash-attn: softmax attention in half precision."""
+
+from typing import Any
+
+import torch.nn.functional as F
+from einops import rearrange
+
+from coefdyn.mixer.backends.kernel import Kernel, Sums, softmax_obstacle, with_row_sum
+from coefdyn.mixer.design import Design, Projected, Stream
+
+
+class FlashAttn(Kernel):
+    """Softmax attention, flash_attn.flash_attn_func."""
+
+    name = "flash_attn"
+    module = "flash_attn"
+    package = "flash-attn"
+
+    def obstacle(self, design: Design) -> str | None:
+        return softmax_obstacle(design)
+
+    def needs_half(self, design: Design) -> bool:
+        return True
+
+    def functions(self, module: Any) -> Any:
+        return module.flash_attn_func
+
+    def sums(self, design: Design, given: Projected, stream: Stream) -> Sums:
+        parts = (stream.q, stream.k, stream.v[..., :-1])
+        width = max(x.shape[-1] for x in parts)  # it wants one for all; zeros change no score
+        q, k, v = (
+            rearrange(F.pad(x, (0, width - x.shape[-1])), "b h t n -> b t h n") for x in parts
+        )
+        y = rearrange(self.call(q, k, v, softmax_scale=1.0, causal=True), "b t h p -> b h t p")
+        return with_row_sum(y[..., : given.v.shape[-1]], 1.0), None

@@ -1,0 +1,74 @@
+"""FlexAttention: every phi >= 0 where A_t = I, as softmax of log phi."""
+
+from functools import lru_cache, partial
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from coefdyn.mixer.backends.kernel import Kernel, Sums, attention_obstacle, with_row_sum
+from coefdyn.mixer.design import Design, Projected, Stream
+from coefdyn.mixer.readout import Readout
+
+
+class FlexAttention(Kernel):
+    """torch.nn.attention.flex_attention with score_mod = log phi.
+
+    It returns y in units of the row's sum, and the logarithm of that: with both, any eta can be
+    had. Zeros of phi enter as the smallest normal number, which no row that counts can feel.
+    """
+
+    name = "flex_attention"
+    module = "torch.nn.attention.flex_attention"
+    package = "torch"
+
+    def obstacle(self, design: Design) -> str | None:
+        if not design.readout.nonnegative or design.readout.feature_map is not None:
+            return "it serves readouts phi(s) >= 0 of a score alone"
+        return attention_obstacle(design)
+
+    def functions(self, module: Any) -> Any:
+        # Not compiled, it stores the whole matrix of scores.
+        return SimpleNamespace(
+            attend=torch.compile(module.flex_attention),
+            mask=module.create_block_mask,
+            wanted=module.AuxRequest(lse=True),
+        )
+
+    def sums(self, design: Design, given: Projected, stream: Stream) -> Sums:
+        length, device = stream.q.shape[2], stream.q.device
+        y, more = self.call.attend(
+            stream.q,
+            stream.k,
+            stream.v[..., : given.v.shape[-1]],
+            score_mod=None if design.readout.exponential else partial(log_phi, design.readout),
+            block_mask=_causal(self.call.mask, length, device),
+            scale=1.0,
+            return_aux=self.call.wanted,
+        )
+        y, log_sum = y.to(given.v.dtype), more.lse
+        if design.shifts_scores:
+            return with_row_sum(y, 1.0), log_sum
+        row_sum = log_sum.exp().to(y.dtype)
+        total = y * row_sum.unsqueeze(-1)
+        return with_row_sum(total, row_sum) if design.normalization.uses_row_sum else total, None
+
+
+def log_phi(
+    readout: Readout,
+    score: Float[Tensor, ""],
+    _batch: Tensor,
+    _head: Tensor,
+    _query: Tensor,
+    _key: Tensor,
+) -> Float[Tensor, ""]:
+    return readout(score).clamp(min=torch.finfo(score.dtype).tiny).log()
+
+
+@lru_cache(maxsize=8)
+def _causal(create_mask: Any, length: int, device: torch.device) -> Any:
+    return create_mask(
+        lambda _batch, _head, query, key: query >= key, None, None, length, length, device=device
+    )

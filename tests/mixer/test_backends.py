@@ -1,0 +1,223 @@
+"""Adapters to kernels equal the quadratic form, in value and in all gradients.
+
+Each runs with its package's own plain function in place of the kernel: layouts, scales and signs
+are what an adapter can have wrong. The kernels themselves are for the tests marked gpu.
+"""
+
+import warnings
+from functools import cache
+from typing import Any
+
+import jaxtyping
+import pytest
+import torch
+from torch.nn.attention import flex_attention as flex
+
+from coefdyn.mixer import sequence_mixer
+from coefdyn.mixer.backends import KERNELS
+from coefdyn.mixer.backends.kernel import Kernel
+from coefdyn.mixer.sequence_mixer import SequenceMixer
+from coefdyn.training.build import build_mixer
+from coefdyn.training.config import compose
+from tests import designs
+from tests.mixer import references
+
+PRESETS = {  # by the kernel that must serve them
+    "sdpa": ["softmax_attention"],
+    "fla": ["linear_attention", "gla", "mamba2", "deltanet", "gated_deltanet", "mlstm"],
+    "flex_attention": ["softmax_attention", "relu_attention"],
+    "flash_attn": ["softmax_attention"],
+    "mamba_ssm": ["mamba2", "mamba2_inverse_sqrt"],
+}
+
+
+@cache
+def served(name: str) -> list[designs.Choice]:
+    """Designs without an obstacle: every pair of choices that occurs among them."""
+    obstacle = KERNELS[name].obstacle
+    return designs.cover([c for c in designs.accepted() if obstacle(designs.design(c)) is None])
+
+
+@pytest.fixture
+def stand_in(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a backend that now works on a CPU, its package's plain functions in it."""
+    name: str = request.param
+    kernel = KERNELS[name]
+
+    def use(call: Any) -> None:
+        monkeypatch.setitem(kernel.__dict__, "call", call)
+
+    if name == "fla":
+        use(references.fla_kernels())
+    elif name == "mamba_ssm":
+        use(references.mamba_ssm_scan(monkeypatch))
+    elif name == "flash_attn":
+        use(references.flash_attn_function(monkeypatch))
+    elif name == "flex_attention":
+        # Its plain version is traced, which a type check inside phi would break; and on a CPU it
+        # refuses gradients, though that version has them.
+        monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+        monkeypatch.setattr(flex, "_validate_device", lambda *_: None)
+        with monkeypatch.context() as plain:
+            plain.setattr(torch, "compile", lambda function: function)
+            use(kernel.functions(flex))
+    monkeypatch.setattr(type(kernel), "needs_cuda", False)
+    monkeypatch.setattr(type(kernel), "needs_half", Kernel.needs_half)
+    monkeypatch.setitem(kernel.__dict__, "absence", None)
+    return name
+
+
+def assert_equal_to_quadratic(made: SequenceMixer, name: str, x: torch.Tensor) -> None:
+    weight = torch.randn_like(made(x))
+    expected = designs.run(made, "quadratic", x, weight)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # flex_attention's, that it is not compiled
+        found = designs.run(made, name, x, weight)
+    assert made.form_used == name
+    largest = max(g.abs().max() for key, g in expected.items() if key != "y")
+    for key, value in found.items():
+        scale = expected[key].abs().max().clamp(min=1e-2 * largest)
+        error = (value - expected[key]).abs().max() / scale
+        assert error <= 1e-4, f"{name}, {key}: off by {error:.1e}"
+
+
+@pytest.mark.parametrize("stand_in", list(KERNELS), indirect=True)
+def test_adapter_equals_quadratic_for_every_design_it_serves(stand_in: str) -> None:
+    choices = served(stand_in)
+    assert len(choices) >= 3
+    for choice in choices:
+        made = designs.mixer(choice, torch.float32)
+        assert_equal_to_quadratic(made, stand_in, designs.inputs(made, batch=2, length=12))
+
+
+@pytest.mark.parametrize("stand_in", list(KERNELS), indirect=True)
+def test_adapter_equals_quadratic_for_presets(stand_in: str) -> None:
+    sizes = [f"model.{size}={value}" for size, value in designs.SIZES.items()]
+    for preset in PRESETS[stand_in]:
+        made = build_mixer(compose([f"model={preset}", *sizes]))
+        x = torch.randn(2, 12, designs.SIZES["d_model"], requires_grad=True)
+        assert_equal_to_quadratic(made, stand_in, x)
+
+
+@pytest.mark.parametrize("stand_in", ["sdpa", "fla"], indirect=True)
+def test_autocast_gives_the_kernel_half_precision_and_returns_full(stand_in: str) -> None:
+    preset = {"sdpa": "softmax_attention", "fla": "linear_attention"}[stand_in]
+    made = build_mixer(compose([f"model={preset}", "scale=smoke"]))
+    x = torch.randn(2, 12, made.d_model)
+    full = made(x)
+    made.backend = stand_in
+    with torch.autocast("cpu", torch.bfloat16):
+        half = made(x)
+    assert half.dtype == torch.float32
+    error = (half - full).abs().max() / full.abs().max()
+    assert 1e-5 < error < 3e-2
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "sentence"),
+    [
+        ("sdpa", ["model=gla"], "cannot serve this design: it serves phi = exp with eta = row_sum"),
+        ("sdpa", ["model/evolution=scalar_gla"], "cannot serve this design: it serves A_t = I"),
+        ("flash_attn", ["model=relu_attention"], "cannot serve this design: it serves phi = exp"),
+        ("flex_attention", ["model=linear_attention"], "it serves readouts phi(s) >= 0"),
+        (
+            "flex_attention",
+            ["model/readout=relu", "model/scaling=exp_input_inverse_sqrt"],
+            "its b_j may overflow",
+        ),
+        ("fla", [], "it serves phi = identity, or a kernel, alone"),
+        ("mamba_ssm", ["model=gla"], "it serves A_t = exp(-Delta_t A) with one A per head alone"),
+        ("mamba_ssm", ["model=mamba2"], "it is not installed (pip install mamba-ssm); use auto"),
+        ("flash_attn", [], "it is not installed (pip install flash-attn); use auto"),
+        ("fla", ["model=gla"], "cannot be used on this machine: it needs a CUDA device, and there"),
+        ("cudnn", [], "is not known; choose from auto, quadratic, linear, definition, sdpa, fla"),
+    ],
+)
+def test_backend_that_cannot_serve_is_one_sentence(
+    name: str, overrides: list[str], sentence: str
+) -> None:
+    if torch.cuda.is_available() and "machine" in sentence:
+        pytest.skip("this machine has a GPU")
+    model = [] if any(x.startswith("model=") for x in overrides) else ["model=softmax_attention"]
+    with pytest.raises(ValueError, match=r"^model\.backend=") as caught:
+        build_mixer(compose([*model, *overrides, f"model.backend={name}"]))
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_kernel_says_where_and_in_which_precision_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = build_mixer(compose(["model=deltanet", "scale=smoke"]))
+    monkeypatch.setitem(KERNELS["fla"].__dict__, "absence", None)
+    made.backend = "fla"
+    x = torch.randn(1, 4, made.d_model)
+    with pytest.raises(ValueError, match=r"but the model is on the cpu \(use trainer=cuda\)"):
+        made(x)
+    monkeypatch.setattr(type(KERNELS["fla"]), "needs_cuda", False)
+    with pytest.raises(ValueError, match=r"in bfloat16 only \(use trainer.precision=bf16-mixed"):
+        made(x)
+
+
+def test_package_that_cannot_be_imported_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = type(KERNELS["fla"])()
+    kernel.module = "fla.ops.no_such_module"
+    monkeypatch.setattr(type(kernel), "needs_cuda", False)
+    absence = kernel.absence
+    assert absence is not None
+    assert absence.startswith("it cannot be imported: ")
+
+
+@pytest.mark.parametrize(
+    ("preset", "installed", "half", "chosen"),
+    [
+        ("softmax_attention", True, None, "sdpa"),
+        ("softmax_attention", False, torch.bfloat16, "sdpa"),
+        ("gla", True, torch.bfloat16, "fla"),
+        ("gla", True, None, None),
+        ("gla", False, torch.bfloat16, None),
+        ("relu_attention", True, torch.bfloat16, None),
+    ],
+)
+def test_auto_takes_a_kernel_on_a_gpu_where_one_fits(
+    preset: str,
+    installed: bool,
+    half: torch.dtype | None,
+    chosen: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = build_mixer(compose([f"model={preset}", "scale=smoke"]))
+    absence = None if installed else "it is not installed"
+    monkeypatch.setitem(KERNELS["fla"].__dict__, "absence", absence)
+    assert made._fitting_kernel(torch.device("cuda"), half) == chosen
+    assert made._fitting_kernel(torch.device("cpu"), half) is None
+    made.may_use_kernels = False
+    assert made._fitting_kernel(torch.device("cuda"), half) is None
+
+
+def test_auto_works_silently_without_any(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for kernel in KERNELS.values():
+        monkeypatch.setitem(kernel.__dict__, "absence", "it is not installed")
+    made = build_mixer(compose(["model=gla", "scale=smoke"]))
+    made(torch.randn(1, 4, made.d_model))
+    assert made.form_used in ("quadratic", "linear")
+    assert not [record for record in caplog.records if record.levelname != "INFO"]
+    assert set(sequence_mixer.AUTO_KERNELS) <= KERNELS.keys()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", list(KERNELS))
+def test_kernel_equals_quadratic_on_a_gpu(name: str) -> None:
+    if KERNELS[name].absence is not None:
+        pytest.skip(f"{name}: {KERNELS[name].absence}")
+    sizes = ["model.d_model=64", "model.n_state=64", "model.d_value=64", "model.n_heads=2"]
+    for preset in PRESETS[name]:
+        made = build_mixer(compose([f"model={preset}", *sizes])).cuda()
+        x = torch.randn(2, 256, 64, device="cuda", requires_grad=True)
+        with torch.autocast("cuda", torch.bfloat16):
+            weight = torch.randn_like(made(x))
+            expected = designs.run(made, "quadratic", x, weight)
+            found = designs.run(made, name, x, weight)
+        for key, value in found.items():
+            error = (value - expected[key]).norm() / expected[key].norm().clamp(min=1e-3)
+            assert error <= 3e-2, f"{name}, {preset}, {key}: off by {error:.1e}"
