@@ -1,5 +1,6 @@
 """FlexAttention: every phi >= 0 where A_t = I, as softmax of log phi."""
 
+from collections.abc import Callable, Hashable
 from functools import lru_cache, partial
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +25,9 @@ class FlexAttention(Kernel):
     module = "torch.nn.attention.flex_attention"
     package = "torch"
 
+    def __init__(self) -> None:
+        self._log_phi: dict[Hashable, Callable[..., Tensor]] = {}
+
     def obstacle(self, design: Design) -> str | None:
         if not design.readout.nonnegative or design.readout.feature_map is not None:
             return "it serves readouts phi(s) >= 0 of a score alone"
@@ -43,7 +47,7 @@ class FlexAttention(Kernel):
             stream.q,
             stream.k,
             stream.v[..., : given.v.shape[-1]],
-            score_mod=None if design.readout.exponential else partial(log_phi, design.readout),
+            score_mod=None if design.readout.exponential else self._score_mod(design.readout),
             block_mask=_causal(self.call.mask, length, device),
             scale=1.0,
             return_aux=self.call.wanted,
@@ -54,6 +58,11 @@ class FlexAttention(Kernel):
         row_sum = log_sum.exp().to(y.dtype)
         total = y * row_sum.unsqueeze(-1)
         return with_row_sum(total, row_sum) if design.normalization.uses_row_sum else total, None
+
+    def _score_mod(self, readout: Readout) -> Callable[..., Tensor]:
+        """One for all layers: it is compiled again for each that is new."""
+        kind = (type(readout), readout.polynomial)
+        return self._log_phi.setdefault(kind, partial(log_phi, readout))
 
 
 def log_phi(
