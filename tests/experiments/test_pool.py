@@ -209,7 +209,7 @@ def test_a_sweep_of_populations(tmp_path: Path, capsys: pytest.CaptureFixture[st
     begun = plan(grid)[0]
     folder(tmp_path, begun.run_id).mkdir(parents=True)
     (folder(tmp_path, begun.run_id) / "last.ckpt").write_text("")
-    assert [len(share) for share in shares(plan(grid), 1)] == [1, 3, 4]
+    assert [len(share) for share in shares(plan(grid))] == [1, 3, 4]
     (folder(tmp_path, begun.run_id) / "last.ckpt").unlink()
     assert main([*grid, "action=run", "jobs=2"]) == 0
     assert "8 done, 0 diverged, 0 failed, 0 missing, 8 total" in capsys.readouterr().out

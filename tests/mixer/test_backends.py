@@ -167,30 +167,35 @@ def test_package_that_cannot_be_imported_is_absent(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    ("preset", "installed", "half", "chosen"),
+    ("preset", "device", "installed", "half", "chosen"),
     [
-        ("softmax_attention", True, None, "sdpa"),
-        ("softmax_attention", False, torch.bfloat16, "sdpa"),
-        ("gla", True, torch.bfloat16, "fla"),
-        ("gla", True, None, None),
-        ("gla", False, torch.bfloat16, None),
-        ("relu_attention", True, torch.bfloat16, None),
+        ("softmax_attention", "cuda", True, None, "sdpa"),
+        ("softmax_attention", "cuda", False, torch.bfloat16, "sdpa"),
+        ("gla", "cuda", True, torch.bfloat16, "fla"),
+        ("gla", "cuda", True, None, None),
+        ("gla", "cuda", False, torch.bfloat16, None),
+        ("relu_attention", "cuda", True, torch.bfloat16, None),
+        ("softmax_attention", "cpu", True, None, "sdpa"),
+        ("softmax_attention", "cpu", True, torch.bfloat16, None),
+        ("gla", "cpu", True, torch.bfloat16, None),
     ],
 )
-def test_auto_takes_a_kernel_on_a_gpu_where_one_fits(
+def test_auto_takes_a_kernel_where_one_fits_and_pays(
     preset: str,
+    device: str,
     installed: bool,
     half: torch.dtype | None,
     chosen: str | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = build_mixer(compose([f"model={preset}", "scale=smoke"]))
+    made = build_mixer(compose([f"model={preset}", "model.n_state=64", "model.n_heads=2"]))
     absence = None if installed else "it is not installed"
     monkeypatch.setitem(KERNELS["fla"].__dict__, "absence", absence)
-    assert made._fitting_kernel(torch.device("cuda"), half) == chosen
-    assert made._fitting_kernel(torch.device("cpu"), half) is None
+    assert made._fitting_kernel(torch.device(device), half) == chosen
     made.may_use_kernels = False
-    assert made._fitting_kernel(torch.device("cuda"), half) is None
+    assert made._fitting_kernel(torch.device(device), half) is None
+    narrow = build_mixer(compose([f"model={preset}", "model.n_state=64", "model.n_heads=8"]))
+    assert narrow._fitting_kernel(torch.device("cpu"), None) is None
 
 
 def test_auto_works_silently_without_any(

@@ -113,7 +113,7 @@ def choice_of_auto(shape: str, overrides: list[str], repeats: int) -> Result:
     times = interleaved_medians({"fused": pair.fused, "solo": pair.solo}, repeats)
     per_member = {"fused": times["fused"] / MEMBERS, "sequential": times["solo"]}
     values = settings(compose([*overrides, "population.mode=auto"]))
-    chosen = "fused" if is_fused(values, torch.get_num_threads()) else "sequential"
+    chosen = "fused" if is_fused(values) else "sequential"
     case = f"auto ({chosen}), against the better of both; {shape}"
     best = min(per_member.values())
     return result(SUITE, case, per_member[chosen], "ms", best, 1.1)

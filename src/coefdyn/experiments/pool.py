@@ -49,7 +49,7 @@ def run_all(
 ) -> None:
     """Do every run; what came of each is in its folder. Asked to end, workers are given
     `seconds_to_save`."""
-    queue = deque(shares(runs, _threads(jobs)))
+    queue = deque(shares(runs))
     pool = _Pool(queue, progress, seconds_to_save=seconds_to_save)
     with _stopped_by_signals():
         try:
@@ -112,7 +112,7 @@ class _Pool:
         if self.waiting and time.monotonic() - self.looked >= LOOK:
             self.looked = time.monotonic()
             free = [run for run in self.waiting if not _is_claimed(run)]
-            self.queue.extend(shares(free, _threads(self.jobs)))  # or finished by now
+            self.queue.extend(shares(free))  # or finished by now
             self.waiting = [run for run in self.waiting if run not in free]
 
     def _hear(self, worker: _Worker, outcomes: list[Outcome] | None) -> None:

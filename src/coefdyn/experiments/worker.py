@@ -23,15 +23,15 @@ class Outcome:
     text: str
 
 
-def shares(runs: Sequence[Run], threads: int) -> list[tuple[Run, ...]]:
+def shares(runs: Sequence[Run]) -> list[tuple[Run, ...]]:
     """What is done together: runs that make a population where that is asked for, else one each.
 
-    A run that has begun alone ends alone. `threads` are those of a worker.
+    A run that has begun alone ends alone.
     """
     found: dict[str, list[Run]] = {}
     for run in runs:
         alone = (folder(run.results, run.run_id) / SOLO_CHECKPOINT).exists()
-        fused = is_fused(run.settings, threads) and not alone
+        fused = is_fused(run.settings) and not alone
         found.setdefault(kin(run.settings) if fused else run.run_id, []).append(run)
     return [
         tuple(group[start : start + MEMBERS])

@@ -15,9 +15,9 @@ from coefdyn.training.record import name_of
 
 MODES = ("sequential", "fused", "auto")
 VARIED = (("optimizer", "lr"), ("optimizer", "weight_decay"), ("seed",), ("task", "seed"))
-# Tokens of a member's batch up to which auto fuses, by device; `suite=population` measures it. One
-# thread of a CPU has enough to do with less than several have. The number for GPUs is an estimate.
-FUSED_TOKENS = {"one thread": 512, "threads": 2048, "cuda": 2**15}
+# Tokens of a member's batch up to which auto fuses, by device; `suite=population` measures it. The
+# number for GPUs is an estimate.
+FUSED_TOKENS = {"cpu": 2048, "cuda": 2**15}
 MEMBERS = 16  # of a population, at most
 
 
@@ -32,9 +32,8 @@ def kin(values: Mapping[str, Any]) -> str:
     return name_of(rest)
 
 
-def is_fused(values: Mapping[str, Any], threads: int) -> bool:
-    """Whether these settings ask for it; ConfigError if they cannot have it. `threads` are those
-    of the process, unless the settings say."""
+def is_fused(values: Mapping[str, Any]) -> bool:
+    """Whether these settings ask for it; ConfigError if they cannot have it."""
     mode = values["population"]["mode"]
     _check_mode(mode)
     if mode == "sequential":
@@ -44,11 +43,9 @@ def is_fused(values: Mapping[str, Any], threads: int) -> bool:
         raise ConfigError(f"population.mode=fused cannot be had: {why}; use auto or sequential")
     if mode == "fused" or why:
         return not why
-    devices = values["trainer"]["devices"]
-    many = (devices["threads"] or threads) > 1
-    where = "cuda" if devices["accelerator"] == "cuda" else "threads" if many else "one thread"
     tokens = values["trainer"]["batch_size"] * values["task"]["seq_len"]
-    return bool(tokens <= FUSED_TOKENS[where])
+    # An accelerator that is not there is for the trainer to refuse.
+    return bool(tokens <= FUSED_TOKENS.get(values["trainer"]["devices"]["accelerator"], 0))
 
 
 def _check_mode(mode: Any) -> None:

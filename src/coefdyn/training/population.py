@@ -53,7 +53,7 @@ def train_population(configs: Sequence[Config]) -> list[Ending]:
         )
     if len(set(directories)) < len(directories):
         raise ConfigError("a population has the same run twice")
-    if not is_fused(settings(configs[0]), torch.get_num_threads()):
+    if not is_fused(settings(configs[0])):
         return [_alone(config) for config in configs]
     endings: dict[Path, Ending] = {}
     with contextlib.ExitStack() as held:
