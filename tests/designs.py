@@ -16,8 +16,12 @@ from coefdyn.training.config import compose, options
 
 Choice = tuple[str, ...]  # evolution, scaling, readout, normalization
 
-# Presets that are there to be trained; those of all_principles_lm are parts of one experiment.
-ARCHITECTURES = [name for name in options("model") if not name.startswith("all_")]
+# Presets that differ in more than b_j; those of all_principles_lm are parts of one experiment.
+ARCHITECTURES = [
+    name
+    for name in options("model")
+    if not name.startswith("all_") and not name.endswith(("_unscaled", "_inverse_sqrt"))
+]
 SIZES = {"d_model": 6, "n_state": 6, "d_value": 4, "n_heads": 2}
 
 

@@ -22,10 +22,15 @@ from coefdyn.training.config import compose
 from tests import designs
 from tests.mixer import references
 
-PRESETS = {  # by the kernel that must serve them
+PRESETS = {  # and variants, by the kernel that must serve them
     "sdpa": ["softmax_attention"],
     "fla": ["linear_attention", "gla", "mamba2", "deltanet", "gated_deltanet", "mlstm"],
-    "flex_attention": ["softmax_attention", "relu_attention"],
+    "flex_attention": [
+        "softmax_attention",
+        "relu_attention",
+        "softmax_attention model/normalization=mlstm",
+        "relu_attention model/normalization=one",
+    ],
     "flash_attn": ["softmax_attention"],
     "mamba_ssm": ["mamba2", "mamba2_inverse_sqrt"],
 }
@@ -81,7 +86,14 @@ def assert_equal_to_quadratic(made: SequenceMixer, name: str, x: torch.Tensor) -
         assert error <= 1e-4, f"{name}, {key}: off by {error:.1e}"
 
 
-@pytest.mark.parametrize("stand_in", list(KERNELS), indirect=True)
+@pytest.mark.parametrize(
+    "stand_in",
+    [  # FlexAttention is traced anew for each
+        pytest.param(name, marks=pytest.mark.slow if name == "flex_attention" else ())
+        for name in KERNELS
+    ],
+    indirect=True,
+)
 def test_adapter_equals_quadratic_for_every_design_it_serves(stand_in: str) -> None:
     choices = served(stand_in)
     assert len(choices) >= 3
@@ -94,7 +106,7 @@ def test_adapter_equals_quadratic_for_every_design_it_serves(stand_in: str) -> N
 def test_adapter_equals_quadratic_for_presets(stand_in: str) -> None:
     sizes = [f"model.{size}={value}" for size, value in designs.SIZES.items()]
     for preset in PRESETS[stand_in]:
-        made = build_mixer(compose([f"model={preset}", *sizes]))
+        made = build_mixer(compose([*f"model={preset}".split(), *sizes]))
         x = torch.randn(2, 12, designs.SIZES["d_model"], requires_grad=True)
         assert_equal_to_quadratic(made, stand_in, x)
 
@@ -217,7 +229,7 @@ def test_kernel_equals_quadratic_on_a_gpu(name: str) -> None:
         pytest.skip(f"{name}: {KERNELS[name].absence}")
     sizes = ["model.d_model=64", "model.n_state=64", "model.d_value=64", "model.n_heads=2"]
     for preset in PRESETS[name]:
-        made = build_mixer(compose([f"model={preset}", *sizes])).cuda()
+        made = build_mixer(compose([*f"model={preset}".split(), *sizes])).cuda()
         x = torch.randn(2, 256, 64, device="cuda", requires_grad=True)
         with torch.autocast("cuda", torch.bfloat16):
             weight = torch.randn_like(made(x))

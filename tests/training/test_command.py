@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -64,12 +65,25 @@ BAD = [
 ]  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of results with one run."""
+    place = tmp_path_factory.mktemp("trained")
+    run_smoke(place)
+    return place
+
+
 @pytest.mark.parametrize(("overrides", "words"), BAD, ids=[" ".join(bad) for bad, _ in BAD])
 def test_bad_input_gets_one_sentence(
-    overrides: list[str], words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    overrides: list[str],
+    words: list[str],
+    trained: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    earlier = run_smoke(tmp_path)
-    kept = (folder(tmp_path, earlier) / "record.json").read_bytes()
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    (record,) = tmp_path.glob("runs/*/record.json")
+    kept = record.read_bytes()
     capsys.readouterr()
     assert main(["scale=smoke", f"paths.results={tmp_path}", *overrides]) == 1
     out, err = capsys.readouterr()
@@ -78,7 +92,7 @@ def test_bad_input_gets_one_sentence(
     assert err.startswith("error: ")
     for word in words:
         assert word in err
-    assert (folder(tmp_path, earlier) / "record.json").read_bytes() == kept
+    assert record.read_bytes() == kept
     assert len(list((tmp_path / "runs").iterdir())) == 1
 
 
