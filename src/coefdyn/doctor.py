@@ -27,7 +27,7 @@ OPTIONAL = (
     ("tiktoken", "tiktoken", "prepare_wikitext.py engine=tiktoken"),
     ("datasets", "'.[hub]'", "prepare_wikitext.py source=hub"),
     ("wandb", "'.[wandb]'", "logger=wandb"),
-    ("submitit", "'.[submitit]'", "train.py -m hydra/launcher=submitit_slurm"),
+    ("submitit", "'.[submitit]'", "train.py -m hydra/launcher=slurm"),
 )
 # Those of the paper's Table 1, and two of its experiments; others are variants of these.
 PRESETS = (
@@ -101,7 +101,7 @@ def _machine() -> Iterator[Finding]:
     for index in range(torch.cuda.device_count()):
         found = torch.cuda.get_device_properties(index)
         size = f"{found.total_memory / 2**30:.0f} GB, {found.major}.{found.minor}"
-        half = "bf16" if torch.cuda.is_bf16_supported() else "no bf16: use trainer.precision=fp32"
+        half = "bf16" if found.major >= 8 else "no bf16: use trainer.precision=fp32"
         note = f"{found.name}, {size}, {half}"
         yield Finding("machine", f"cuda:{index}", True, torch.version.cuda or "", note)
 
@@ -138,7 +138,7 @@ def _text(corpus: str) -> Finding:
     where = CONF.parent / "data" / corpus
     splits = [s for s in ("train", "validation", "test") if (where / f"{s}.json").exists()]
     remedy = f"for task=wikitext103: scripts/prepare_wikitext.py ... out=data/{corpus} makes it"
-    return Finding("data", corpus, len(splits) == 3, "", ", ".join(splits) or remedy)
+    return Finding("data", corpus, len(splits) == 3, "", "" if len(splits) == 3 else remedy)
 
 
 def _is_installed(module: str) -> bool:

@@ -263,6 +263,14 @@ def test_members_in_bfloat16_are_near_their_own_runs(tmp_path: Path) -> None:
     )
 
 
+def test_the_backend_of_members_is_what_the_stack_used(tmp_path: Path) -> None:
+    wide = small(tmp_path / "fused", "model.n_state=32")
+    for record in records(train_population(wide)):
+        assert set(record["backend"]) == {"quadratic"}
+    alone = run_one(small(tmp_path / "alone", "model.n_state=32")[0])
+    assert set(alone["backend"]) == {"sdpa"}
+
+
 def test_auto_fuses_what_is_small(tmp_path: Path) -> None:
     for size, fused in ((8, True), (100, True), (512, False)):
         (config, *_) = small(tmp_path, f"trainer.batch_size={size}", mode="population.mode=auto")

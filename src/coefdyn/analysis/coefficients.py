@@ -1,5 +1,6 @@
 """How the coefficients of a trained model are distributed."""
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -50,9 +51,10 @@ def coefficient_statistics(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -
     n_heads = max(block.mixer.n_heads for block in blocks_of(model))
     size = max(1, SLICE_ELEMENTS // (n_heads * length**2))
     layers: list[Counts] = []
-    for part in tokens.split(size):
-        counts = [_count(*layer) for layer in _layers(model, part)]
-        layers = [a.add(b) for a, b in zip(layers, counts, strict=True)] if layers else counts
+    with _own_forms(model):
+        for part in tokens.split(size):
+            counts = [_count(*layer) for layer in _layers(model, part)]
+            layers = [a.add(b) for a, b in zip(layers, counts, strict=True)] if layers else counts
     pairs, rows = batch * length * (length + 1) // 2, batch * length
     per_layer = {
         name: torch.stack([getattr(layer, name) for layer in layers]) for name in vars(layers[0])
@@ -64,6 +66,20 @@ def blocks_of(model: SequenceModel) -> Iterator[Block]:
     for block in model.blocks:
         assert isinstance(block, Block)
         yield block
+
+
+@contextlib.contextmanager
+def _own_forms(model: SequenceModel) -> Iterator[None]:
+    """No kernels, which may want other precision or devices; what was used before stays noted."""
+    mixers = [block.mixer for block in blocks_of(model)]
+    before = [(mixer.may_use_kernels, mixer.form_used) for mixer in mixers]
+    for mixer in mixers:
+        mixer.may_use_kernels = False
+    try:
+        yield
+    finally:
+        for mixer, (may, used) in zip(mixers, before, strict=True):
+            mixer.may_use_kernels, mixer.form_used = may, used
 
 
 def _layers(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -> Iterator[Coefficients]:

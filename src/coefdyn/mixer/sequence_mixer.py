@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from coefdyn.mixer.backends import KERNELS
+from coefdyn.mixer.backends.kernel import Kernel
 from coefdyn.mixer.design import Design, DesignState, OutputClass, Projected
 from coefdyn.mixer.evolution import Evolution
 from coefdyn.mixer.forms import FORMS, cheapest_form
@@ -22,12 +23,13 @@ from coefdyn.mixer.shapes import check_input, head_width
 
 log = logging.getLogger(__name__)
 
-# What auto may take, in this order, and but for sdpa under autocast alone: others round the factors
-# of a product to TF32 or less even where float32 is asked for.
+# What auto may take, in this order.
 AUTO_KERNELS = ("sdpa", "fla")
 # Width of a head from which sdpa is faster than the quadratic form on a CPU: at 8 it takes up to
 # twice the time, from 16 to 128 between 0.7 and 1.1 of it, at lengths from 32 to 1024.
 WIDE = 16
+TRIAL_STEPS = 128
+TRIAL_ERROR = 0.05  # of the size of y and of the gradient: bfloat16 has 8 bits
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ class SequenceMixer(nn.Module):
     """q, k, v = preprocess(W_Q x, W_K x, W_V x), then y of `Design`, heads side by side.
 
     `backend` is a form, a kernel of backends/, or auto: the first of `AUTO_KERNELS` that computes
-    the design and pays off, else the cheaper of quadratic and linear for the length at hand.
+    the design, pays off and passes a trial; else the cheaper of quadratic and linear for the
+    length at hand.
     `unit_qk` makes every q_i and k_j a unit vector.
     """
 
@@ -66,7 +69,8 @@ class SequenceMixer(nn.Module):
         self.d_model, self.n_heads, self.unit_qk = d_model, n_heads, unit_qk
         self.design = Design(evolution, scaling, readout, normalization)
         self.backend = backend
-        self.may_use_kernels = True  # where auto finds one: they do not work under torch.func
+        self.may_use_kernels = True  # they do not work under torch.func
+        self._trials: dict[tuple[str, torch.device, torch.dtype | None], bool] = {}
         self.form_used: str | None = None
         # One projection, split afterwards: q, k, v, and z where A_t has a direction of its own.
         self.splits = [n_state, n_state, d_value] + [n_state] * evolution.own_direction
@@ -166,7 +170,7 @@ class SequenceMixer(nn.Module):
 
     def _form(self, x: Float[Tensor, "b t d"], half: torch.dtype | None) -> str:
         form = self.backend
-        if form == "auto":
+        if form == "auto" or (form in KERNELS and not self.may_use_kernels):
             form = self._fitting_kernel(x.device, half) or cheapest_form(
                 self.design.evolution, self.design.readout, x.shape[1], self.width, self.value_width
             )
@@ -176,22 +180,60 @@ class SequenceMixer(nn.Module):
         return form
 
     def _fitting_kernel(self, device: torch.device, half: torch.dtype | None) -> str | None:
+        """The kernel for auto, if there is one; packages are imported only where they would be."""
         if not self.may_use_kernels:
             return None
+        width = max(self.width, self.value_width)
         for name in AUTO_KERNELS:
             kernel = KERNELS[name]
-            why_not = (
-                kernel.obstacle(self.design)
-                or kernel.absence
-                or kernel.misfit(self.design, device, half)
-            )
-            if device.type == "cpu":
-                pays = half is None and self.width >= WIDE
-            else:
-                pays = half is not None or name == "sdpa"
-            if why_not is None and pays:
+            if kernel.obstacle(self.design) or kernel.misfit(self.design, width, device, half):
+                continue
+            if not self._pays(name, device, half) or kernel.absence:
+                continue
+            key = (name, device, half)
+            if name != "sdpa" and key not in self._trials:
+                self._trials[key] = self._agrees(kernel, device, half)
+            if self._trials.get(key, True):
                 return name
         return None
+
+    def _pays(self, name: str, device: torch.device, half: torch.dtype | None) -> bool:
+        """Whether a kernel is faster, and no less exact than was asked for: others than sdpa round
+        factors of a product to TF32 or less even in float32, and row sums to `half`."""
+        if device.type == "cpu":
+            return half is None and self.width >= WIDE
+        return name == "sdpa" or (half is not None and not self.design.normalization.uses_row_sum)
+
+    def _agrees(self, kernel: Kernel, device: torch.device, half: torch.dtype | None) -> bool:
+        """Whether the kernel does on this machine what the quadratic form does, both ways."""
+        own = torch.Generator().manual_seed(0)  # the run's numbers are not to be touched
+        shapes = (self.d_model,), (self.n_heads, self.value_width)
+        try:
+            with (
+                torch.inference_mode(False),
+                torch.enable_grad(),
+                torch.autocast(device.type, enabled=False),
+            ):
+                x, weight = (
+                    torch.randn(1, TRIAL_STEPS, *shape, generator=own).to(self.project.weight)
+                    for shape in shapes
+                )
+                x, weight = x.requires_grad_(), weight.transpose(1, 2)
+                wanted = self.design.quadratic(self.projected(x))
+                found = kernel(self.design, self.projected(x), half)
+                pairs = [(found, wanted)]
+                pairs += zip(
+                    *(torch.autograd.grad(y, x, weight) for y in (found, wanted)), strict=True
+                )
+            errors = [((a - b).norm() / b.norm()).item() for a, b in pairs]
+        except Exception as error:  # whatever it is: auto goes on without
+            said = " ".join(str(error).split())[:200]
+            log.warning("backend=auto: %s is not used, for it fails here: %s", kernel.name, said)
+            return False
+        if all(error <= TRIAL_ERROR for error in errors):  # and none is NaN
+            return True
+        log.warning("backend=auto: %s is not used, for it is off by %s here", kernel.name, errors)
+        return False
 
 
 def _full_precision(x: Tensor) -> Tensor:

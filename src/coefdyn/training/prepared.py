@@ -62,12 +62,23 @@ def prepare(config: Config) -> Prepared:
 
 
 def _try(model: SequenceModel, inputs: torch.Tensor, trainer: TrainerSettings) -> None:
-    """One sequence through the model: on a CPU, unless a kernel was asked for by name."""
-    named = any(block.mixer.backend in KERNELS for block in blocks_of(model))
-    device = torch.device(trainer.accelerator if named else "cpu")
-    mixed = trainer.precision == "bf16-mixed"
-    with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=named and mixed):
-        model.to(device)(inputs.to(device))
+    """One sequence through the model: on a CPU, or where a kernel was asked for by name, as the
+    run will do it, and back."""
+    name = next(blocks_of(model)).mixer.backend
+    if name not in KERNELS:
+        with torch.no_grad():
+            model(inputs)
+        return
+    device = torch.device(trainer.accelerator)
+    try:
+        with trainer.autocast(device):
+            model.to(device)(inputs.to(device)).sum().backward()
+    except ValueError:
+        raise
+    except Exception as error:  # whatever a package may raise
+        said = " ".join(str(error).split())
+        raise ConfigError(f"model.backend={name} fails here: {said}; use auto") from error
+    model.zero_grad()
 
 
 def training_batches(

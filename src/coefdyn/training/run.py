@@ -130,7 +130,9 @@ def _run(
         raise
     if first:
         write_history(directory / "metrics.csv", module.history)
-    measured = prepared.data.metrics(module, device, prepared.task.chance, diverged_at is not None)
+    chance, diverged = prepared.task.chance, diverged_at is not None
+    with prepared.trainer.autocast(device):
+        measured = prepared.data.metrics(module, device, chance, diverged)
     if not first:
         return {}
     done = Trained(module.history, module.seconds, module.sessions, diverged_at)

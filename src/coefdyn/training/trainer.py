@@ -47,6 +47,10 @@ class TrainerSettings:
     def distributed(self) -> bool:
         return self.strategy == "ddp"
 
+    def autocast(self, device: torch.device) -> torch.autocast:
+        """What Lightning computes in, for what is computed without it."""
+        return torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bf16-mixed")
+
     def make(
         self, callbacks: Sequence[Callback], directory: Path, processes: Processes = ALONE
     ) -> pl.Trainer:

@@ -8,11 +8,13 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from coefdyn.mixer.backends.kernel import Kernel, Sums
+from coefdyn.mixer.backends.kernel import Kernel, linear_obstacle, padded
 from coefdyn.mixer.design import Design, Projected, Stream
-from coefdyn.mixer.features import Term, linear_terms
+from coefdyn.mixer.features import linear_terms
 from coefdyn.mixer.scaling import Strength
 from coefdyn.mixer.transition import Transition
+
+Parts = tuple[Float[Tensor, "b t h n"], Float[Tensor, "b t h n"], Float[Tensor, "b t h p"]]
 
 
 class Fla(Kernel):
@@ -27,12 +29,13 @@ class Fla(Kernel):
     package = "flash-linear-attention"
 
     def obstacle(self, design: Design) -> str | None:
-        if design.readout.feature_map is None and design.readout.polynomial != (0.0, 1.0):
-            return "it serves phi = identity, or a kernel, alone"
-        return design.recurrence_obstacle
+        return linear_obstacle(design)
 
     def needs_half(self, design: Design) -> bool:
         return design.evolution.has_direction
+
+    def widest(self, design: Design) -> int | None:
+        return 256 if design.evolution.has_direction else None
 
     def functions(self, module: Any) -> Any:
         return SimpleNamespace(
@@ -44,60 +47,68 @@ class Fla(Kernel):
             rank_one=module.chunk_dplr_delta_rule,
         )
 
-    def sums(self, design: Design, given: Projected, stream: Stream) -> Sums:
+    def output(
+        self, design: Design, given: Projected, stream: Stream, dtype: torch.dtype
+    ) -> Float[Tensor, "b h t p"]:
         (term,) = linear_terms(design.readout, stream.q, stream.k, stream.transition)
-        transition = term.transition
+        transition, v = term.transition, stream.v
+        q, k = (_time_first(x, dtype) for x in (term.q, term.k))
         if transition.direction is None:
-            y = self._decayed(term, stream.v)
-        elif (
-            isinstance(design.scaling, Strength)
-            and not design.evolution.own_direction
-            and not transition.per_channel
-            and not design.uses_units
-        ):
+            y = self._decayed((q, k, _time_first(v, dtype)), transition)
+        elif _is_delta_rule(design, transition):
+            assert isinstance(design.scaling, Strength)
             # What is written is beta w (c v), the length of k_t being in c.
             length = (given.k * transition.direction).sum(-1, keepdim=True)
-            v = (design.scaling.scale * length * stream.v).to(stream.v.dtype)
-            y = self._delta_rule(term.q, transition, v)
+            v = design.scaling.scale * length * v
+            w = _time_first(transition.direction, dtype)
+            y = self._delta_rule((q, w, _time_first(v, dtype)), transition)
         else:
-            y = self._rank_one(term, transition, stream.v)
-        return rearrange(y, "b t h p -> b h t p"), None
+            y = self._rank_one((q, k, _time_first(v, dtype)), transition)
+        total = rearrange(y, "b t h p -> b h t p")[..., : v.shape[-1]]
+        return design.normalize(given.x, total.to(given.v.dtype), stream.log_unit)
 
-    def _decayed(self, term: Term, v: Float[Tensor, "b h t p"]) -> Float[Tensor, "b t h p"]:
-        q, k, v = (_time_first(x) for x in (term.q, term.k, v))
-        if term.transition.log_decay is None:
-            return self.call.linear(q, k, v, scale=1.0, normalize=False)[0]
-        g = _time_first(term.transition.log_decay)
-        if term.transition.per_channel:
-            return self.call.decays(q, k, v, g, scale=1.0)[0]
-        return self.call.decay(q, k, v, g=g.squeeze(-1), scale=1.0)[0]
+    def _decayed(self, parts: Parts, transition: Transition) -> Float[Tensor, "b t h p"]:
+        log_decay = transition.log_decay
+        if log_decay is None:
+            return self.call.linear(*parts, scale=1.0, normalize=False)[0]
+        if transition.per_channel:
+            return self.call.decays(*parts, _time_first(log_decay), scale=1.0)[0]
+        return self.call.decay(*parts, g=_per_head(log_decay.squeeze(-1)), scale=1.0)[0]
 
-    def _delta_rule(
-        self, q: Float[Tensor, "b h t n"], transition: Transition, v: Float[Tensor, "b h t p"]
-    ) -> Float[Tensor, "b t h p"]:
-        assert transition.direction is not None
+    def _delta_rule(self, parts: Parts, transition: Transition) -> Float[Tensor, "b t h p"]:
         assert transition.strength is not None
-        q, w, v = (_time_first(x) for x in (q, transition.direction.to(q.dtype), v))
-        beta = rearrange(transition.strength, "b h t -> b t h").to(q.dtype)
+        beta = _per_head(transition.strength).to(parts[0].dtype)
         if transition.log_decay is None:
-            return self.call.delta(q, w, v, beta, scale=1.0)[0]
-        g = _time_first(transition.log_decay).squeeze(-1)
-        return self.call.gated_delta(q, w, v, g=g, beta=beta, scale=1.0)[0]
+            return self.call.delta(*parts, beta, scale=1.0)[0]
+        g = _per_head(transition.log_decay.squeeze(-1))
+        return self.call.gated_delta(*parts, g=g, beta=beta, scale=1.0)[0]
 
-    def _rank_one(
-        self, term: Term, transition: Transition, v: Float[Tensor, "b h t p"]
-    ) -> Float[Tensor, "b t h p"]:
+    def _rank_one(self, parts: Parts, transition: Transition) -> Float[Tensor, "b t h p"]:
         """A_t = D_t - beta w (D_t w)^T."""
         w, beta, log_decay = transition.direction, transition.strength, transition.log_decay
         assert w is not None
         assert beta is not None
         g = torch.zeros_like(w) if log_decay is None else log_decay.expand_as(w)
-        seen, written = g.exp() * w, -beta.unsqueeze(-1) * w
-        q, k, v, a, b = (
-            _time_first(x.to(term.q.dtype)) for x in (term.q, term.k, v, seen, written)
-        )
-        return self.call.rank_one(q, k, v, a, b, _time_first(g), scale=1.0)[0]
+        dtype = parts[0].dtype
+        seen, written = (_time_first(x, dtype) for x in (g.exp() * w, -beta.unsqueeze(-1) * w))
+        return self.call.rank_one(*parts, seen, written, _time_first(g), scale=1.0)[0]
 
 
-def _time_first(x: Float[Tensor, "b h t n"]) -> Float[Tensor, "b t h n"]:
-    return rearrange(x, "b h t n -> b t h n").contiguous()
+def _is_delta_rule(design: Design, transition: Transition) -> bool:
+    """What is written lies along w, with beta in it."""
+    return (
+        isinstance(design.scaling, Strength)
+        and not design.evolution.own_direction
+        and not transition.per_channel
+        and not design.uses_units
+    )
+
+
+def _time_first(
+    x: Float[Tensor, "b h t n"], dtype: torch.dtype | None = None
+) -> Float[Tensor, "b t h m"]:
+    return rearrange(padded(x.to(dtype or x.dtype)), "b h t n -> b t h n").contiguous()
+
+
+def _per_head(x: Float[Tensor, "b h t"]) -> Float[Tensor, "b t h"]:
+    return rearrange(x, "b h t -> b t h").contiguous()

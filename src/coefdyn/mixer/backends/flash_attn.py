@@ -2,10 +2,13 @@
 
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor
 
-from coefdyn.mixer.backends.kernel import Kernel, Sums, softmax_obstacle, with_row_sum
+from coefdyn.mixer.backends.kernel import Kernel, softmax_obstacle
 from coefdyn.mixer.design import Design, Projected, Stream
 
 
@@ -22,14 +25,20 @@ class FlashAttn(Kernel):
     def needs_half(self, design: Design) -> bool:
         return True
 
+    def widest(self, design: Design) -> int | None:
+        return 256
+
     def functions(self, module: Any) -> Any:
         return module.flash_attn_func
 
-    def sums(self, design: Design, given: Projected, stream: Stream) -> Sums:
-        parts = (stream.q, stream.k, stream.v[..., :-1])
+    def output(
+        self, design: Design, given: Projected, stream: Stream, dtype: torch.dtype
+    ) -> Float[Tensor, "b h t p"]:
+        parts = (stream.q, stream.k, given.v)
         width = max(x.shape[-1] for x in parts)  # it wants one for all; zeros change no score
         q, k, v = (
-            rearrange(F.pad(x, (0, width - x.shape[-1])), "b h t n -> b t h n") for x in parts
+            rearrange(F.pad(x.to(dtype), (0, width - x.shape[-1])), "b h t n -> b t h n")
+            for x in parts
         )
         y = rearrange(self.call(q, k, v, softmax_scale=1.0, causal=True), "b t h p -> b h t p")
-        return with_row_sum(y[..., : given.v.shape[-1]], 1.0), None
+        return y[..., : given.v.shape[-1]]

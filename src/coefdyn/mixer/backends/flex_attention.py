@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from coefdyn.mixer.backends.kernel import Kernel, Sums, attention_obstacle, with_row_sum
+from coefdyn.mixer.backends.kernel import Kernel, attention_obstacle, padded
 from coefdyn.mixer.design import Design, Projected, Stream
 from coefdyn.mixer.readout import Readout
 
@@ -41,23 +41,26 @@ class FlexAttention(Kernel):
             wanted=module.AuxRequest(lse=True),
         )
 
-    def sums(self, design: Design, given: Projected, stream: Stream) -> Sums:
+    def output(
+        self, design: Design, given: Projected, stream: Stream, dtype: torch.dtype
+    ) -> Float[Tensor, "b h t p"]:
         length, device = stream.q.shape[2], stream.q.device
         y, more = self.call.attend(
-            stream.q,
-            stream.k,
-            stream.v[..., : given.v.shape[-1]],
+            *(padded(x.to(dtype)).contiguous() for x in (stream.q, stream.k, given.v)),
             score_mod=None if design.readout.exponential else self._score_mod(design.readout),
             block_mask=_causal(self.call.mask, length, device),
             scale=1.0,
             return_aux=self.call.wanted,
         )
-        y, log_sum = y.to(given.v.dtype), more.lse
-        if design.shifts_scores:
-            return with_row_sum(y, 1.0), log_sum
-        row_sum = log_sum.exp().to(y.dtype)
-        total = y * row_sum.unsqueeze(-1)
-        return with_row_sum(total, row_sum) if design.normalization.uses_row_sum else total, None
+        y, log_sum = y[..., : given.v.shape[-1]].to(given.v.dtype), more.lse
+        if design.shifts_scores:  # in units of the row's sum
+            ones = torch.ones_like(y[..., :1])
+            return design.normalize(given.x, torch.cat([y, ones], dim=-1), log_sum)
+        row_sum = log_sum.exp().to(y.dtype).unsqueeze(-1)
+        total = y * row_sum
+        if design.normalization.uses_row_sum:
+            total = torch.cat([total, row_sum], dim=-1)
+        return design.normalize(given.x, total, None)
 
     def _score_mod(self, readout: Readout) -> Callable[..., Tensor]:
         """One for all layers: it is compiled again for each that is new."""
@@ -73,7 +76,7 @@ def log_phi(
     _query: Tensor,
     _key: Tensor,
 ) -> Float[Tensor, ""]:
-    return readout(score).clamp(min=torch.finfo(score.dtype).tiny).log()
+    return readout(score).clamp(min=torch.finfo(torch.float32).tiny).log()
 
 
 @lru_cache(maxsize=8)

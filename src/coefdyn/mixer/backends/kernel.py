@@ -2,25 +2,24 @@
 
 import importlib
 import importlib.util
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from coefdyn.mixer.design import Design, Projected, Stream
 
-Sums = tuple[Float[Tensor, "b h t m"], Float[Tensor, "b h t"] | None]
+NARROWEST = 16  # what the matrix products of Triton take; narrower heads are padded
 
 
 class Kernel:
-    """sum_j alpha_ij v_j by a package's own code, for the designs without an `obstacle`.
+    """y by a package's own code, for the designs without an `obstacle`.
 
-    `module` is imported when the kernel is first asked for, never before. `needs_cuda`: it runs on
-    CUDA devices only. The kernel gets q, k and v in the dtype of autocast where that is on, log
-    decays always in full precision.
+    `module` is imported when the kernel is first needed, never before. `needs_cuda`: it runs on
+    CUDA devices only.
     """
 
     name: str
@@ -36,12 +35,18 @@ class Kernel:
         """Whether it computes this design in bfloat16 (or float16) only."""
         return False
 
+    def widest(self, design: Design) -> int | None:
+        """The largest width of a head that it takes, if there is one."""
+        return None
+
     def functions(self, module: Any) -> Any:
         """What is called, out of the imported module; ImportError or AttributeError if missing."""
         raise NotImplementedError
 
-    def sums(self, design: Design, given: Projected, stream: Stream) -> Sums:
-        """The sums, and where they are in a unit per row, its logarithm."""
+    def output(
+        self, design: Design, given: Projected, stream: Stream, dtype: torch.dtype
+    ) -> Float[Tensor, "b h t p"]:
+        """y; q, k and v go to the package in `dtype`, log decays as they are."""
         raise NotImplementedError
 
     @cached_property
@@ -62,29 +67,31 @@ class Kernel:
             return f"it cannot be imported: {' '.join(str(error).split())}"
         return None
 
-    def misfit(self, design: Design, device: torch.device, half: torch.dtype | None) -> str | None:
-        """Why it cannot compute this design from tensors on `device` with autocast to `half`."""
+    def misfit(
+        self, design: Design, width: int, device: torch.device, half: torch.dtype | None
+    ) -> str | None:
+        """Why it cannot compute this design with heads of this width, on `device` and with autocast
+        to `half`."""
         if self.needs_cuda and device.type != "cuda":
             return (
                 f"it needs a CUDA device, but the model is on the {device.type} (use trainer=cuda)"
             )
         if self.needs_half(design) and half is None:
             return "it computes this design in bfloat16 only (use trainer.precision=bf16-mixed)"
+        limit = self.widest(design)
+        if limit is not None and width > limit:
+            return f"it takes heads of at most {limit} channels, and these have {width}"
         return None
 
     def __call__(
         self, design: Design, given: Projected, half: torch.dtype | None
     ) -> Float[Tensor, "b h t p"]:
-        why = self.misfit(design, given.x.device, half)
+        width = max(given.q.shape[-1], given.v.shape[-1])
+        why = self.misfit(design, width, given.x.device, half)
         if why is not None:
             raise ValueError(f"model.backend={self.name} cannot be used: {why}")
-        stream = design.prepare(given)
-        if half is not None:
-            q, k, v = (x.to(half) for x in (stream.q, stream.k, stream.v))
-            stream = replace(stream, q=q, k=k, v=v)
-        total, unit = self.sums(design, given, stream)
-        log_unit = stream.log_unit if unit is None else unit
-        return design.normalize(given.x, total.to(given.v.dtype), log_unit)
+        y = self.output(design, given, design.prepare(given), half or given.q.dtype)
+        return y.to(given.v.dtype)
 
 
 def attention_obstacle(design: Design) -> str | None:
@@ -92,7 +99,7 @@ def attention_obstacle(design: Design) -> str | None:
     if design.evolution.has_decay or design.evolution.has_direction:
         return "it serves A_t = I alone"
     if design.uses_units:
-        return "its b_j may overflow, and is kept as a logarithm"
+        return "the design's b_j may overflow, and is kept as a logarithm"
     return None
 
 
@@ -103,10 +110,14 @@ def softmax_obstacle(design: Design) -> str | None:
     return attention_obstacle(design)
 
 
-def with_row_sum(
-    y: Float[Tensor, "b h t p"], total: Float[Tensor, "b h t"] | float
-) -> Float[Tensor, "b h t m"]:
-    """The value channel of ones, which is not worth a kernel's time, put back behind the others."""
-    if isinstance(total, float):
-        return torch.cat([y, torch.full_like(y[..., :1], total)], dim=-1)
-    return torch.cat([y, total.unsqueeze(-1)], dim=-1)
+def linear_obstacle(design: Design) -> str | None:
+    """What stands in the way of every kernel of linear recurrences."""
+    if design.readout.feature_map is None and design.readout.polynomial != (0.0, 1.0):
+        return "it serves phi = identity, or a kernel readout such as kernel_relu, alone"
+    return design.recurrence_obstacle
+
+
+def padded(x: Float[Tensor, "*b n"]) -> Float[Tensor, "*b m"]:
+    """To an even width of at least `NARROWEST`, with zeros, which change no product."""
+    width = x.shape[-1]
+    return F.pad(x, (0, max(NARROWEST, width + width % 2) - width))

@@ -1,13 +1,18 @@
 """mamba-ssm: the scan of Mamba-2."""
 
+from dataclasses import replace
 from typing import Any
 
+import torch
 from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor
 
-from coefdyn.mixer.backends.kernel import Kernel, Sums
+from coefdyn.mixer.backends.kernel import Kernel, linear_obstacle, padded
 from coefdyn.mixer.design import Design, Projected, Stream
 from coefdyn.mixer.evolution import Mamba2Decay
 from coefdyn.mixer.features import linear_terms
+from coefdyn.mixer.scaling import StepSize
 
 CHUNK = 256  # steps, as in the package's own Mamba-2
 
@@ -24,22 +29,29 @@ class MambaSsm(Kernel):
         if not isinstance(evolution, Mamba2Decay) or evolution.log_rate.shape[1] > 1:
             return "it serves A_t = exp(-Delta_t A) with one A per head alone"
         if design.uses_units:
-            return "its coefficients may overflow, and are kept in units of their row"
-        if design.readout.feature_map is None and design.readout.polynomial != (0.0, 1.0):
-            return "it serves phi = identity, or a kernel, alone"
-        return design.recurrence_obstacle
+            return "the design's coefficients may overflow, and are kept in units of their row"
+        return linear_obstacle(design)
 
     def functions(self, module: Any) -> Any:
         return module.mamba_chunk_scan_combined
 
-    def sums(self, design: Design, given: Projected, stream: Stream) -> Sums:
+    def output(
+        self, design: Design, given: Projected, stream: Stream, dtype: torch.dtype
+    ) -> Float[Tensor, "b h t p"]:
         assert isinstance(design.evolution, Mamba2Decay)
-        assert stream.transition.step_size is not None
-        (term,) = linear_terms(design.readout, stream.q, stream.k, stream.transition)
-        step = rearrange(stream.transition.step_size, "b h t -> b t h")
-        q, k, v = (rearrange(x, "b h t n -> b t h n") for x in (term.q, term.k, stream.v))
-        # The kernel writes Delta_t k_t; what b_t writes is in the keys already.
-        k = (k / step.unsqueeze(-1)).to(k.dtype)
+        step = stream.transition.step_size
+        assert step is not None
+        # The kernel writes Delta_t k_t, where the design writes b_t k_t.
+        if isinstance(design.scaling, StepSize):
+            keys = given.k
+        else:
+            keys = stream.k / step.clamp(min=torch.finfo(step.dtype).tiny).unsqueeze(-1)
+        written = replace(stream, k=keys)
+        (term,) = linear_terms(design.readout, written.q, written.k, written.transition)
+        q, k, v = (
+            rearrange(padded(x.to(dtype)), "b h t n -> b t h n") for x in (term.q, term.k, stream.v)
+        )
         rate = design.evolution.log_rate.exp().squeeze(1)
-        y = self.call(v, step, -rate, k, q, chunk_size=CHUNK)
-        return rearrange(y, "b t h p -> b h t p"), None
+        y = self.call(v, rearrange(step, "b h t -> b t h"), -rate, k, q, chunk_size=CHUNK)
+        total = rearrange(y, "b t h p -> b h t p")[..., : stream.v.shape[-1]]
+        return design.normalize(given.x, total.to(given.v.dtype), stream.log_unit)

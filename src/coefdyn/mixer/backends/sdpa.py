@@ -2,7 +2,11 @@
 
 from typing import Any
 
-from coefdyn.mixer.backends.kernel import Kernel, Sums, softmax_obstacle, with_row_sum
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from coefdyn.mixer.backends.kernel import Kernel, softmax_obstacle
 from coefdyn.mixer.design import Design, Projected, Stream
 
 
@@ -20,7 +24,10 @@ class Sdpa(Kernel):
     def functions(self, module: Any) -> Any:
         return module.nn.functional.scaled_dot_product_attention
 
-    def sums(self, design: Design, given: Projected, stream: Stream) -> Sums:
-        # b_j is in the keys. What comes back is divided by the row's sum already.
-        y = self.call(stream.q, stream.k, stream.v[..., :-1], is_causal=True, scale=1.0)
-        return with_row_sum(y, 1.0), None
+    def output(
+        self, design: Design, given: Projected, stream: Stream, dtype: torch.dtype
+    ) -> Float[Tensor, "b h t p"]:
+        parts = [x.to(dtype) for x in (stream.q, stream.k, given.v)]
+        if stream.q.is_cuda:  # whose kernels load several numbers at a time
+            parts = [x.contiguous() for x in parts]
+        return self.call(*parts, is_causal=True, scale=1.0)  # b_j is in the keys
