@@ -1,5 +1,7 @@
 """Claims: what satisfies, violates and under-fills each."""
 
+from pathlib import Path
+
 import pytest
 
 from coefdyn.analysis.claims import CLAIMS
@@ -47,6 +49,20 @@ def test_every_claim_is_judged_as_the_world_is(worlds: dict[str, Shelf]) -> None
             assert (yes[name], no[name]) == ("reproduced", "not reproduced"), name
         if name != "P1 slopes":  # its table has no runs
             assert thin[name] == "not enough runs", name
+
+
+def test_a_claim_on_one_family_needs_its_runs_only(tmp_path: Path) -> None:
+    found = shelf(
+        tmp_path,
+        right,
+        keep=lambda run: run.choices["model"] != "householder",
+        stems=["principle5_no_post_norm"],
+    )
+    said = {row["claim"]: row for row in judge(found)}
+    assert said["P5 spread, mamba2 (no post-norm)"]["verdict"] == "reproduced"
+    for lacking in ("P5 spread, householder (no post-norm)", "P5 exp spreads most (no post-norm)"):
+        assert said[lacking]["verdict"] == "not enough runs"
+    assert "8 of 8 points" in said["P5 spread, householder (no post-norm)"]["statistic"]
 
 
 def test_without_tables_nothing_is_claimed() -> None:

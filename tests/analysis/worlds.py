@@ -1,6 +1,6 @@
 """Made-up records: a world in which the paper is right, and one in which it is wrong."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -114,10 +114,16 @@ def lengths(slopes: dict[str, float]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=LENGTH_COLUMNS)
 
 
-def shelf(results: Path, world: World, keep: Callable[[Run], bool] = lambda _: True) -> Shelf:
-    """The tables of every experiment at scale=smoke; `keep` says which runs are recorded."""
+def shelf(
+    results: Path,
+    world: World,
+    keep: Callable[[Run], bool] = lambda _: True,
+    stems: Sequence[str] | None = None,
+) -> Shelf:
+    """The tables of every experiment at scale=smoke, or of these; `keep` says which runs are
+    recorded."""
     made = Shelf(results, "smoke")
-    for stem in options("experiment"):
+    for stem in stems or options("experiment"):
         runs = runs_of(stem)
         for run in runs if stem.endswith(("wikitext", "_lm")) else []:
             place = results / "runs" / run.run_id

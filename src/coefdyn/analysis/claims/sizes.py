@@ -29,12 +29,13 @@ GOOD = 0.5  # an accuracy that is good, if not perfect
 SPREAD = 1.2  # times the other, to be larger
 
 
-def _spreads(tables: Tables, stem: str) -> pd.DataFrame:
+def _spreads(tables: Tables, stem: str, families: tuple[str, ...] = FAMILIES) -> pd.DataFrame:
     """Largest minus smallest accuracy over seeds, for each family, b_j and head dimension."""
     points = points_of(tables, stem)
     sizes = sorted(points["n_state"].unique())
+    points = points[points["model"].isin(families)]
     groups = points.groupby(["model", "scaling", "n_state"])["accuracy"]
-    wanted = list(product(FAMILIES, (*SCALED, *UNSCALED), sizes))
+    wanted = list(product(families, (*SCALED, *UNSCALED), sizes))
     counts = groups.count()
     lacking = sum(counts.get(key, 0) < SEEDS for key in wanted)
     if lacking or len(sizes) < 2:
@@ -47,8 +48,7 @@ def _spreads(tables: Tables, stem: str) -> pd.DataFrame:
 
 def _unscaled_spreads_more(stem: str, family: str) -> Callable[[Tables], Finding]:
     def check(tables: Tables) -> Finding:
-        spread = _spreads(tables, stem)
-        rows = spread[spread["model"] == family]
+        rows = _spreads(tables, stem, (family,))
         scaled, unscaled = (
             float(rows[rows["scaling"].isin(names)]["spread"].mean())
             for names in (SCALED, UNSCALED)
