@@ -1,6 +1,5 @@
 """mamba-ssm: the scan of Mamba-2."""
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -46,8 +45,7 @@ class MambaSsm(Kernel):
             keys = given.k
         else:
             keys = stream.k / step.clamp(min=torch.finfo(step.dtype).tiny).unsqueeze(-1)
-        written = replace(stream, k=keys)
-        (term,) = linear_terms(design.readout, written.q, written.k, written.transition)
+        (term,) = linear_terms(design.readout, stream.q, keys, stream.transition)
         q, k, v = (
             rearrange(padded(x.to(dtype)), "b h t n -> b t h n") for x in (term.q, term.k, stream.v)
         )

@@ -1,0 +1,39 @@
+from typing import Any
+
+import jaxtyping
+import pytest
+import torch
+from torch.nn.attention import flex_attention as flex
+
+from coefdyn.mixer.backends import KERNELS
+from coefdyn.mixer.backends.kernel import Kernel
+from tests.mixer import references
+
+
+@pytest.fixture
+def stand_in(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a backend that now works on a CPU, its package's plain functions in it."""
+    name: str = request.param
+    kernel = KERNELS[name]
+
+    def use(call: Any) -> None:
+        monkeypatch.setitem(kernel.__dict__, "call", call)
+
+    if name == "fla":
+        use(references.fla_kernels())
+    elif name == "mamba_ssm":
+        use(references.mamba_ssm_scan(monkeypatch))
+    elif name == "flash_attn":
+        use(references.flash_attn_function(monkeypatch))
+    elif name == "flex_attention":
+        # Its plain version is traced, which a type check inside phi would break; and on a CPU it
+        # refuses gradients, though that version has them.
+        monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+        monkeypatch.setattr(flex, "_validate_device", lambda *_: None)
+        with monkeypatch.context() as plain:
+            plain.setattr(torch, "compile", lambda function: function)
+            use(kernel.functions(flex))
+    monkeypatch.setattr(type(kernel), "needs_cuda", False)
+    monkeypatch.setattr(type(kernel), "needs_half", Kernel.needs_half)
+    monkeypatch.setitem(kernel.__dict__, "absence", None)
+    return name

@@ -1,0 +1,173 @@
+"""Which backend computes a design: by name, by auto, and why not."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from coefdyn.errors import ConfigError
+from coefdyn.mixer.backends import KERNELS
+from coefdyn.mixer.backends.fla import Fla
+from coefdyn.mixer.sequence_mixer import SequenceMixer
+from coefdyn.training.build import build_mixer
+from coefdyn.training.config import compose
+from tests.training.runs import run_smoke
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "sentence"),
+    [
+        ("sdpa", ["model=gla"], "cannot serve this design: it serves phi = exp with eta = row_sum"),
+        ("sdpa", ["model/evolution=scalar_gla"], "cannot serve this design: it serves A_t = I"),
+        ("flash_attn", ["model=relu_attention"], "cannot serve this design: it serves phi = exp"),
+        ("flex_attention", ["model=linear_attention"], "it serves readouts phi(s) >= 0"),
+        (
+            "flex_attention",
+            ["model/readout=relu", "model/scaling=exp_input_inverse_sqrt"],
+            "the design's b_j may overflow",
+        ),
+        ("fla", [], "it serves phi = identity, or a kernel readout such as kernel_relu, alone"),
+        ("mamba_ssm", ["model=gla"], "it serves A_t = exp(-Delta_t A) with one A per head alone"),
+        ("cudnn", [], "is not known; choose from auto, quadratic, linear, definition, sdpa, fla"),
+    ],
+)
+def test_backend_that_cannot_serve_is_one_sentence(
+    name: str, overrides: list[str], sentence: str
+) -> None:
+    model = [] if any(x.startswith("model=") for x in overrides) else ["model=softmax_attention"]
+    with pytest.raises(ValueError, match=r"^model\.backend=") as caught:
+        build_mixer(compose([*model, *overrides, f"model.backend={name}"]))
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "installed", "sentence"),
+    [
+        ("mamba_ssm", "mamba2", False, "it is not installed (pip install mamba-ssm); use auto"),
+        ("flash_attn", "softmax_attention", False, "it is not installed (pip install flash-attn)"),
+        ("fla", "gla", True, "it needs a CUDA device, and there is none; use auto"),
+    ],
+)
+def test_backend_that_is_not_here_is_one_sentence(
+    name: str, model: str, installed: bool, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(KERNELS[name].__dict__, "absence", raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: object() if installed else None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    made = build_mixer(compose([f"model={model}"]))
+    with pytest.raises(ValueError, match="cannot be used on this machine: ") as caught:
+        made.backend = name
+    assert sentence in str(caught.value)
+    monkeypatch.delitem(KERNELS[name].__dict__, "absence")
+
+
+def test_kernel_says_where_and_in_which_precision_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = build_mixer(compose(["model=deltanet", "scale=smoke"]))
+    monkeypatch.setitem(KERNELS["fla"].__dict__, "absence", None)
+    made.backend = "fla"
+    x = torch.randn(1, 4, made.d_model)
+    with pytest.raises(ValueError, match=r"but the model is on the cpu \(use trainer=cuda\)"):
+        made(x)
+    monkeypatch.setattr(type(KERNELS["fla"]), "needs_cuda", False)
+    with pytest.raises(ValueError, match=r"in bfloat16 only \(use trainer.precision=bf16-mixed"):
+        made(x)
+    wide = build_mixer(compose(["model=deltanet", "model.n_state=1024", "model.n_heads=2"]))
+    wide.backend = "fla"
+    with (
+        torch.autocast("cpu", torch.bfloat16),
+        pytest.raises(ValueError, match="at most 256 channels, and these have 512"),
+    ):
+        wide(torch.randn(1, 4, wide.d_model))
+
+
+def test_package_that_cannot_be_imported_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = type(KERNELS["fla"])()
+    kernel.module = "fla.ops.no_such_module"
+    monkeypatch.setattr(type(kernel), "needs_cuda", False)
+    absence = kernel.absence
+    assert absence is not None
+    assert absence.startswith("it cannot be imported: ")
+
+
+@pytest.mark.parametrize(
+    ("preset", "device", "installed", "half", "chosen"),
+    [
+        ("softmax_attention", "cuda", True, None, "sdpa"),
+        ("softmax_attention", "cuda", False, torch.bfloat16, "sdpa"),
+        ("gla", "cuda", True, torch.bfloat16, "fla"),
+        ("gla", "cuda", True, None, None),
+        ("gla", "cuda", False, torch.bfloat16, None),
+        ("linear_attention", "cuda", True, torch.bfloat16, None),
+        ("relu_attention", "cuda", True, torch.bfloat16, None),
+        ("softmax_attention", "cpu", True, None, "sdpa"),
+        ("softmax_attention", "cpu", True, torch.bfloat16, None),
+        ("gla", "cpu", True, torch.bfloat16, None),
+    ],
+)
+def test_auto_takes_a_kernel_where_one_fits_and_pays(
+    preset: str,
+    device: str,
+    installed: bool,
+    half: torch.dtype | None,
+    chosen: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = build_mixer(compose([f"model={preset}", "model.n_state=64", "model.n_heads=2"]))
+    absence = None if installed else "it is not installed"
+    monkeypatch.setitem(KERNELS["fla"].__dict__, "absence", absence)
+    monkeypatch.setattr(SequenceMixer, "_agrees", lambda *_: True)
+    assert made._fitting_kernel(torch.device(device), half) == chosen
+    made.may_use_kernels = False
+    assert made._fitting_kernel(torch.device(device), half) is None
+    narrow = build_mixer(compose([f"model={preset}", "model.n_state=64", "model.n_heads=8"]))
+    assert narrow._fitting_kernel(torch.device("cpu"), None) is None
+
+
+@pytest.mark.parametrize("stand_in", ["fla"], indirect=True)
+def test_auto_tries_a_kernel_before_it_takes_it(
+    stand_in: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    kernel, cpu = KERNELS[stand_in], torch.device("cpu")
+    made = build_mixer(compose(["model=gla", "scale=smoke"]))
+    state = torch.get_rng_state()
+    with torch.inference_mode():
+        assert made._agrees(kernel, cpu, None)
+    assert not caplog.records
+    decays = kernel.call.decays
+    for broken, said in (
+        (lambda *x, **y: (2 * decays(*x, **y)[0],), "fla is not used, for it is off by [1.0"),
+        (lambda q, *_, **__: (q * torch.nan,), "fla is not used, for it is off by [nan"),
+        (lambda *_, **__: 1 / 0, "fla is not used, for it fails here: division by zero"),
+    ):
+        monkeypatch.setattr(kernel.call, "decays", broken)
+        assert not made._agrees(kernel, cpu, None)
+        assert said in caplog.text
+    assert (torch.get_rng_state() == state).all()
+
+
+@pytest.mark.parametrize("stand_in", ["fla"], indirect=True)
+def test_a_run_by_a_kernel_in_half_precision_ends_in_its_record(
+    stand_in: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Fla, "needs_half", lambda *_: True)
+    choice = ["model=deltanet", "trainer.precision=bf16-mixed"]
+    own = run_smoke(tmp_path / "own", *choice)
+    record = run_smoke(tmp_path / "kernel", *choice, f"model.backend={stand_in}")
+    assert set(record["backend"]) == {stand_in}
+    assert record["metrics"]["test/loss"] == pytest.approx(own["metrics"]["test/loss"], rel=0.02)
+    monkeypatch.setattr(KERNELS[stand_in].call, "delta", lambda *_, **__: 1 / 0)
+    with pytest.raises(ConfigError, match=r"^model\.backend=fla fails here: division by zero; use"):
+        run_smoke(tmp_path / "broken", *choice, f"model.backend={stand_in}")
+    assert not (tmp_path / "broken").exists()
+
+
+def test_auto_works_silently_without_any(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for kernel in KERNELS.values():
+        monkeypatch.setitem(kernel.__dict__, "absence", "it is not installed")
+    made = build_mixer(compose(["model=gla", "scale=smoke"]))
+    made(torch.randn(1, 4, made.d_model))
+    assert made.form_used in ("quadratic", "linear")
+    assert not [record for record in caplog.records if record.levelname != "INFO"]
