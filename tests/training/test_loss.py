@@ -1,12 +1,18 @@
-"""The loss that never holds all logits."""
+"""The loss that leaves out logits nobody asked for, and the one that never holds all of them."""
+
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
+from coefdyn.model import NextTokenHead
 from coefdyn.tasks.task import IGNORE
 from coefdyn.training import loss as chunked
+from coefdyn.training import module
 from coefdyn.training.loss import summed_cross_entropy
+from tests.training.runs import run_smoke
 
 
 @pytest.mark.parametrize("size", [3, 1000])
@@ -43,3 +49,24 @@ def test_the_chunked_loss_takes_a_quarter_of_the_memory(width: int) -> None:
     peak, whole = peak_megabytes(ours), 4 * 8 * 1024 * 50257 / 2**20  # the logits alone
     print(f"width {width}: {peak:.0f} MB, {peak / whole:.3f} of the logits")
     assert peak < whole / 4
+
+
+def test_logits_without_a_target_are_left_out_where_they_are_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[int] = []
+
+    def counted(self: NextTokenHead, x: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            rows.append(x[..., 0].numel())
+        return nn.Linear.forward(self, x)
+
+    monkeypatch.setattr(NextTokenHead, "forward", counted)
+    whole = run_smoke(tmp_path / "whole", "task=memorization")["metrics"]
+    before = max(rows)
+    monkeypatch.setattr(module, "MANY", 0)
+    rows.clear()
+    part = run_smoke(tmp_path / "part", "task=memorization")["metrics"]
+    assert max(rows) * 2 == before  # every second token is a value
+    for name in ("train/loss", "test/loss"):
+        assert part[name] == pytest.approx(whole[name], rel=1e-4)

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from coefdyn.model import NextTokenHead, SequenceModel
 from coefdyn.tasks.task import IGNORE
 from coefdyn.training.batches import Batch
-from coefdyn.training.loss import CHUNK_LOGITS, LARGEST, summed_cross_entropy
+from coefdyn.training.loss import CHUNK_LOGITS, LARGEST, MANY, summed_cross_entropy
 from coefdyn.training.processes import ALONE, Processes
 
 CHECK_EVERY = 50  # steps between two looks at the losses: on a GPU each look waits for it
@@ -115,13 +115,18 @@ class Training(pl.LightningModule):
         return loss
 
     def _loss(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        if inputs.numel() * self.vocab_size <= LARGEST:
-            logits = self.model(inputs)
-            return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE)
-        head = self.model.head
-        assert isinstance(head, NextTokenHead)
-        total = summed_cross_entropy(self.model.features(inputs), head.weight, targets)
-        return total / (targets != IGNORE).sum()
+        logits, head = inputs.numel() * self.vocab_size, self.model.head
+        if logits > LARGEST:
+            assert isinstance(head, NextTokenHead)
+            total = summed_cross_entropy(self.model.features(inputs), head.weight, targets)
+            return total / (targets != IGNORE).sum()
+        # A GPU would have to wait for the number of targets that count.
+        if logits > MANY and isinstance(head, NextTokenHead) and inputs.device.type == "cpu":
+            scored = targets != IGNORE
+            return F.cross_entropy(head(self.model.features(inputs)[scored]), targets[scored])
+        return F.cross_entropy(
+            self.model(inputs).flatten(0, 1), targets.flatten(), ignore_index=IGNORE
+        )
 
     def on_train_start(self) -> None:
         self.started = time.perf_counter()
@@ -140,7 +145,7 @@ class Training(pl.LightningModule):
     def validation_step(self, batch: Batch, index: int) -> None:
         inputs, targets = batch
         scored = targets != IGNORE
-        if inputs.numel() * self.vocab_size <= LARGEST:
+        if not isinstance(self.model.head, NextTokenHead):
             self.scores.add(self.model(inputs)[scored].float(), targets[scored])
             return
         size = max(1, CHUNK_LOGITS // self.vocab_size)
