@@ -1,5 +1,6 @@
 """Tables: what a row says, and tables that cannot be used."""
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -81,9 +82,12 @@ def test_tables_from_real_runs_can_be_drawn(
     picture = Path(capsys.readouterr().out.strip())
     assert picture.stat().st_size > 5000
     assert picture.with_suffix(".pdf").exists()
-    before = (tmp_path / "tables" / "smoke" / "principle2_2_zeros.csv").read_bytes()
-    assert figure(ask) == 0
-    assert (tmp_path / "tables" / "smoke" / "principle2_2_zeros.csv").read_bytes() == before
+    table = tmp_path / "tables" / "smoke" / "principle2_2_zeros.csv"
+    before = table.read_bytes()
+    assert figure([*ask, f"paths.data={tmp_path}"]) == 0
+    assert table.read_bytes() == before
+    # Which runs, not where they lie.
+    assert json.loads(table.with_suffix(".json").read_text())["narrowed"] == ["task=fuzzy_recall"]
     assert report([f"results={tmp_path}"]) == 0
 
 

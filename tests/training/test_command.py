@@ -135,12 +135,14 @@ def test_damaged_files_of_a_run_are_named_and_left_alone(
     directory = folder(tmp_path, run_smoke(tmp_path))
     record, checkpoint = directory / "record.json", directory / "last.ckpt"
     whole, trap = record.read_text(), tmp_path / "harm"
-    weights = checkpoint.read_bytes()
+    weights, saved = checkpoint.read_bytes(), io.BytesIO()
+    torch.save([1], saved)
     damages = [
         (record, whole[: len(whole) // 2].encode(), "record.json cannot be read; delete it"),
         (record, b"{}", "record.json is incomplete; delete it"),
         (checkpoint, weights[: len(weights) // 2], "last.ckpt cannot be read; delete it"),
         (checkpoint, b"", "last.ckpt cannot be read; delete it"),
+        (checkpoint, saved.getvalue(), "last.ckpt cannot be read; delete it"),
         (checkpoint, pickle.dumps(Harmful(trap)), "last.ckpt cannot be read; delete it"),
     ]
     for path, content, message in damages:

@@ -39,7 +39,9 @@ class AtomicFiles(CheckpointIO):
         self, path: Any, map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
         try:
-            checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+            checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+            if not isinstance(checkpoint, dict):
+                raise TypeError(f"it holds a {type(checkpoint).__name__}")
         except Exception as error:  # torch.load has no error of its own for a damaged file
             cause = str(error).partition("\n")[0]
             raise ConfigError(
@@ -56,7 +58,7 @@ def check_checkpoint(path: Path, module: Training) -> None:
     """It must be a checkpoint of this module, as the code is now."""
     checkpoint = AtomicFiles().load_checkpoint(path)
     wanted = {name: tuple(value.shape) for name, value in module.state_dict().items()}
-    found = checkpoint.get("state_dict", {}) if isinstance(checkpoint, dict) else {}
+    found = checkpoint.get("state_dict", {})
     if {"losses", "loops", *KEPT} <= checkpoint.keys() and wanted == {
         name: tuple(value.shape) for name, value in found.items()
     }:
