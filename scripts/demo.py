@@ -7,7 +7,7 @@ import warnings
 from rich.console import Console
 
 from coefdyn.allocator import keep_freed_memory
-from coefdyn.analysis.demo import LABELS, figure, page
+from coefdyn.analysis.demo import SHOWN, figure, page
 from coefdyn.errors import ConfigError
 from coefdyn.training.config import CONF, compose
 
@@ -21,7 +21,7 @@ def main(overrides: list[str]) -> int:
 
     console = Console(stderr=True)
     records = []
-    points = list(itertools.product(TASKS, LABELS))
+    points = list(itertools.product(TASKS, SHOWN))
     for i, (task, readout) in enumerate(points, 1):
         console.print(f"[{i}/{len(points)}] {task}, {readout} ...")
         config = compose([f"task={task}", f"model/readout={readout}", *overrides])
@@ -30,7 +30,7 @@ def main(overrides: list[str]) -> int:
     directory = CONF.parent / "results" / "demo"
     directory.mkdir(parents=True, exist_ok=True)
     drawing = figure(records)
-    drawing.savefig(directory / "readouts.png", dpi=160)
+    drawing.savefig(directory / "readouts.png", dpi=200)
     (directory / "index.html").write_text(page(records, drawing))
     print(f"figure: {directory / 'readouts.png'}\npage:   {directory / 'index.html'}")
     return 0

@@ -10,7 +10,7 @@ from coefdyn.analysis.fits import rank_correlation, slope
 from coefdyn.analysis.invariance import same_function
 from coefdyn.analysis.report import judge
 from coefdyn.analysis.store import Shelf
-from tests.analysis.worlds import right, shelf, wrong
+from tests.analysis.worlds import record, right, runs_of, shelf, wrong
 
 pytestmark = pytest.mark.xdist_group("worlds")  # whose plans take long, once
 
@@ -63,6 +63,33 @@ def test_a_claim_on_one_family_needs_its_runs_only(tmp_path: Path) -> None:
     for lacking in ("P5 spread, householder (no post-norm)", "P5 exp spreads most (no post-norm)"):
         assert said[lacking]["verdict"] == "not enough runs"
     assert "8 of 8 points" in said["P5 spread, householder (no post-norm)"]["statistic"]
+
+
+def test_what_a_table_was_narrowed_by_is_said(tmp_path: Path) -> None:
+    stem = "principle3_position"
+    runs = runs_of(stem)
+    records = {run.run_id: record(stem, run, right) for run in runs}
+    Shelf(tmp_path, "smoke").write(stem, runs, records, ["trainer.max_epochs=1"])
+    for row in judge(Shelf(tmp_path, "smoke")):
+        said = row["statistic"].endswith("; trainer.max_epochs=1 only")
+        assert said == row["claim"].startswith("P3"), row["claim"]
+
+
+def test_equal_accuracies_are_an_answer(worlds: dict[str, Shelf]) -> None:
+    tables = worlds["right"].read_all()
+    tables["principle2_readout"]["accuracy"] = 0.5
+    claim = next(c for c in CLAIMS if c.name == "P2 fuzzy recall, near zero to accuracy")
+    assert claim.judge(tables).verdict == "not reproduced"
+    tables["principle2_readout"]["near_zero"] = 0.5
+    assert claim.judge(tables).verdict == "not enough runs"
+
+
+def test_zeros_of_one_task_are_not_enough(worlds: dict[str, Shelf]) -> None:
+    tables = worlds["right"].read_all()
+    zeros = tables["principle2_2_zeros"]
+    tables["principle2_2_zeros"] = zeros[zeros["task"] == "fuzzy_recall"]
+    claim = next(c for c in CLAIMS if c.name == "P2.2 limit")
+    assert claim.judge(tables).verdict == "not enough runs"
 
 
 def test_without_tables_nothing_is_claimed() -> None:

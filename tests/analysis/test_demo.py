@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from coefdyn.analysis.demo import LABELS, figure, page
+from coefdyn.analysis.demo import SHOWN, figure, page
 
 
 def record(task: str, readout: str, accuracy: float, near_zero: float | None) -> dict[str, Any]:
@@ -29,7 +29,7 @@ RECORDS = [
         task, readout, 0.2 + 0.1 * i, None if readout == "relu" and task == "b_task" else 0.1 * i
     )
     for task in ("a_task", "b_task")
-    for i, readout in enumerate(LABELS)
+    for i, readout in enumerate(SHOWN)
 ]
 
 

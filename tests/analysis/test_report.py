@@ -42,10 +42,14 @@ seen.chosen = rows().length;
 document.getElementById("filter").value = "relu constant";
 document.getElementById("filter").dispatchEvent(new Event("input"));
 seen.filtered = rows().map(row => row.textContent);
-rows()[0].click();
+const key = (element, name) => element.dispatchEvent(new KeyboardEvent("keydown", { key: name }));
+key(rows()[0], " ");
 seen.runs = document.querySelectorAll("#points tr.runs table tr").length;
+seen.expanded = rows()[0].getAttribute("aria-expanded");
 rows()[0].click();
 seen.closed = document.querySelectorAll("#points tr.runs").length;
+key(heads()[column("accuracy")], "Enter");
+seen.focus = document.activeElement.textContent;
 document.body.dataset.seen = JSON.stringify(seen);
 </script>
 """
@@ -109,7 +113,8 @@ def test_a_browser_can_sort_and_filter_it(page: Path, tmp_path: Path, width: int
     assert seen["chosen"] == 12
     assert len(seen["filtered"]) == 2
     assert all("relu" in text for text in seen["filtered"])
-    assert (seen["runs"], seen["closed"]) == (3, 0)
+    assert (seen["runs"], seen["expanded"], seen["closed"]) == (3, "true", 0)
+    assert seen["focus"] == "accuracy"
 
 
 def _with_script(frame: Path) -> str:

@@ -88,6 +88,11 @@ def test_tables_from_real_runs_can_be_drawn(
     assert table.read_bytes() == before
     # Which runs, not where they lie.
     assert json.loads(table.with_suffix(".json").read_text())["narrowed"] == ["task=fuzzy_recall"]
+    # A table of the whole experiment is not lost to one of a part.
+    table.with_suffix(".json").write_text("{}")
+    with pytest.raises(ConfigError, match="would be lost to task=fuzzy_recall only; delete it"):
+        figure(ask)
+    assert table.read_bytes() == before
     assert report([f"results={tmp_path}"]) == 0
 
 
@@ -124,6 +129,10 @@ def _spoil(table: pd.DataFrame, how: str) -> pd.DataFrame:
         return table.head(0)
     if how == "scale":
         return table.assign(scale="paper")
+    if how == "twice":
+        return pd.concat([table, table.assign(n_heads=8)])
+    if how == "words":
+        return table.assign(near_zero="few")
     return table.assign(accuracy=float("nan"))
 
 
@@ -133,7 +142,9 @@ def _spoil(table: pd.DataFrame, how: str) -> pd.DataFrame:
         ("columns", "lacks the columns near_zero, lr"),
         ("rows", "has no rows"),
         ("scale", "is of scale=paper, not of scale=smoke"),
-        ("numbers", "has accuracies that are no numbers"),
+        ("numbers", "has accuracy=nan, which is no number"),
+        ("words", "has near_zero=few, which is no number"),
+        ("twice", "several points with readout=exp where the figure shows one|_runs disagree"),
         ("text", "cannot be read"),
     ],
 )

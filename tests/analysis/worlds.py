@@ -71,6 +71,7 @@ def wrong(stem: str, run: Run) -> tuple[float, float, float]:
         unscaled = run.choices["model/scaling"] in ("one", "gate")
         width = 0.0 if unscaled else 0.2
         width += 0.1 * (run.choices["model"] == "mamba2")
+        width += 0.02 * (run.settings["model"]["n_state"] > 16)  # everywhere
         return 0.5 + width * run.settings["seed"] / 2, near_zero, zeros
     return CHANCE + 1 - accuracy, near_zero, zeros
 

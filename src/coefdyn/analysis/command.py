@@ -67,7 +67,13 @@ def _make_tables(shelf: Shelf, stem: str, keys: dict[str, str], narrower: list[s
     missing = sum(record is None for record in records.values())
     if missing < len(runs) and (not missing or keys["source"] == "records"):
         # Where runs lie says nothing about which they are.
-        shelf.write(stem, runs, records, [a for a in narrower if not a.startswith("paths.")])
+        narrowed = [a for a in narrower if not a.startswith("paths.")]
+        if narrowed and shelf.has(stem) and not shelf.narrowed(stem):
+            raise ConfigError(
+                f"{shelf.path(stem)} is of the whole experiment and would be lost to "
+                f"{' '.join(narrowed)} only; delete it first, or leave that out"
+            )
+        shelf.write(stem, runs, records, narrowed)
         if missing:
             print(f"{stem}: {missing} of {len(runs)} runs are missing", file=sys.stderr)
         return

@@ -8,16 +8,17 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-LABELS = {
-    "exp": r"$e^s$",
-    "softplus": "softplus",
-    "relu": "relu",
-    "sigmoid": "sigmoid",
-    "elu_plus_one": r"elu$+1$",
-    "identity": "identity",
-}
-# Okabe and Ito's colours, which remain apart for the colour-blind.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+from coefdyn.analysis.style import (
+    COLUMN,
+    NEAR_ZERO,
+    accuracy_axis,
+    legend_below,
+    paper_style,
+    readout_look,
+    task_name,
+)
+
+SHOWN = ("exp", "softplus", "relu", "sigmoid", "elu_plus_one", "identity")
 
 Record = Mapping[str, Any]
 
@@ -33,42 +34,27 @@ def task(record: Record) -> str:
 def figure(records: Sequence[Record]) -> Figure:
     """Accuracy against the fraction of coefficients near zero, a panel per task."""
     tasks = list(dict.fromkeys(task(record) for record in records))
-    drawing = Figure(figsize=(4.0 * len(tasks), 3.4), layout="constrained")
-    for axes, name in zip(drawing.subplots(1, len(tasks), squeeze=False)[0], tasks, strict=True):
-        chosen = [record for record in records if task(record) == name]
-        for record in chosen:
-            if record["coefficients"] is None:  # diverged: it has an accuracy, but no coefficients
-                continue
-            key = readout(record)
-            axes.plot(
-                record["coefficients"]["near_zero"],
-                record["metrics"]["test/accuracy"],
-                "o",
-                markersize=8,
-                color=COLOURS[list(LABELS).index(key)],
-                label=LABELS[key],
-            )
-        chance = chosen[0]["chance"]
-        axes.axhline(chance, color="0.6", linestyle=":", linewidth=1)
-        axes.annotate("chance", (0.99, chance), xycoords=("axes fraction", "data"),
-                      ha="right", va="bottom", fontsize=8, color="0.4")  # fmt: skip
-        axes.set(
-            title=name.replace("_", " "),
-            xlabel=r"fraction of $|\alpha_{ij}/\eta_i| \leq 10^{-3}$",
-            ylabel="test accuracy",
-            xlim=(-0.03, 1.03),
-            ylim=(-0.03, 1.06),
-        )
-        axes.spines[["top", "right"]].set_visible(False)
-    handles, labels = drawing.axes[0].get_legend_handles_labels()
-    drawing.legend(handles, labels, loc="outside lower center", ncols=len(LABELS), frameon=False)
+    with paper_style():
+        drawing = Figure(figsize=(COLUMN * len(tasks), 2.9), layout="constrained")
+        panels = drawing.subplots(1, len(tasks), squeeze=False)[0]
+        for axes, name in zip(panels, tasks, strict=True):
+            chosen = [record for record in records if task(record) == name]
+            for record in chosen:
+                if record["coefficients"] is None:  # diverged: an accuracy, but no coefficients
+                    continue
+                label, colour = readout_look(readout(record))
+                x, y = record["coefficients"]["near_zero"], record["metrics"]["test/accuracy"]
+                axes.plot(x, y, "o", color=colour, label=label, markersize=6)
+            axes.set(title=task_name(name), xlabel=NEAR_ZERO, xlim=(-0.03, 1.03))
+            accuracy_axis(axes, chosen[0]["chance"], label=name == tasks[0])
+        legend_below(drawing, columns=len(SHOWN))
     return drawing
 
 
 def page(records: Sequence[Record], drawing: Figure) -> str:
     """One file that needs no network: the figure, and a row per run."""
     buffer = io.BytesIO()
-    drawing.savefig(buffer, format="png", dpi=160)
+    drawing.savefig(buffer, format="png", dpi=200)
     picture = base64.b64encode(buffer.getvalue()).decode()
     return f"""<!doctype html>
 <html lang="en">
@@ -104,7 +90,7 @@ versions are in <code>results/runs/&lt;run&gt;/record.json</code>.</p>
 def _row(record: Record) -> str:
     statistics = record["coefficients"] or {}
     cells = [
-        task(record).replace("_", " "),
+        task_name(task(record)),
         readout(record),
         f"{record['metrics']['test/accuracy']:.3f}",
         f"{record['chance']:.3f}",

@@ -17,9 +17,10 @@ from coefdyn.analysis.tables import AXES, TUNED
 from coefdyn.errors import ConfigError
 
 TEMPLATE = Path(__file__).with_name("report.html")
-SHOWN = ["accuracy", "accuracy_macro", "near_zero", "near_one", "guarded_rows", *TUNED,
-         "lr_at_edge", "runs", "missing", "diverged", "chance"]  # fmt: skip
-OF_A_RUN = [*TUNED, "status", "accuracy", "accuracy_macro", "accuracy_best", "near_zero", "run_id"]
+SHOWN = ["accuracy", "accuracy_macro", "test/perplexity", "near_zero", "near_one",
+         "guarded_rows", *TUNED, "lr_at_edge", "runs", "missing", "diverged", "chance"]  # fmt: skip
+OF_A_RUN = [*TUNED, "status", "accuracy", "accuracy_macro", "accuracy_best", "test/perplexity",
+            "near_zero", "run_id"]  # fmt: skip
 
 
 def judge(shelf: Shelf) -> list[dict[str, str]]:
@@ -28,13 +29,14 @@ def judge(shelf: Shelf) -> list[dict[str, str]]:
     rows = []
     for claim in CLAIMS:
         found = claim.judge(tables)
+        narrowed = dict.fromkeys(word for stem in claim.needs for word in shelf.narrowed(stem))
         rows.append(
             {
                 "scale": shelf.scale,
                 "claim": claim.name,
                 "statement": claim.statement,
                 "verdict": found.verdict,
-                "statistic": found.statistic,
+                "statistic": found.statistic + f"; {' '.join(narrowed)} only" * bool(narrowed),
                 "falsified by": claim.falsified_by,
             }
         )
@@ -92,6 +94,8 @@ def _figure(shelf: Shelf, stem: str) -> str:
 
 
 def _provenance(shelf: Shelf, stem: str) -> str:
+    if stem == LENGTHS:  # timings, which have no records
+        return escape("; ".join(dict.fromkeys(shelf.read(stem)["device"])))
     found = shelf.provenance(stem)
     if not found:
         return ""
@@ -104,7 +108,7 @@ def _provenance(shelf: Shelf, stem: str) -> str:
     )
     torch = ", ".join(sorted({v["torch"] for v in found["versions"]}))
     lacking = f", {found['missing']} missing" * bool(found["missing"])
-    narrowed = f" ({' '.join(found['narrowed'])} only)" * bool(found.get("narrowed"))
+    narrowed = f" ({' '.join(shelf.narrowed(stem))} only)" * bool(shelf.narrowed(stem))
     runs = f"{found['runs']} runs{narrowed}{lacking}, {found['hours']:g} h in all"
     return escape(f"{runs}; commit {commits}; torch {torch}; {devices}")
 

@@ -95,9 +95,17 @@ class Shelf:
             raise ConfigError(f"{path} cannot be read; make the tables again") from error
         return found
 
+    def narrowed(self, stem: str) -> list[str]:
+        """By which overrides its table has fewer runs, or other ones, than its experiment."""
+        return list(self.provenance(stem).get("narrowed", ()))
+
     def draw(self, stem: str) -> tuple[Drawing, Figure]:
         how = drawing(stem)
-        return how, how.draw({name: self.view(name) for name in how.needs})
+        tables = {name: self.view(name) for name in how.needs}
+        try:
+            return how, how.draw(tables)
+        except ConfigError as error:
+            raise ConfigError(f"the table {self.path(stem)} cannot be drawn: {error}") from error
 
     def save(self, stem: str, figure: Figure) -> Path:
         """PDF and PNG; without dates, so that the same table gives the same file."""

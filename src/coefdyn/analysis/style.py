@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 # Okabe and Ito's colours, which remain apart for the colour-blind.
@@ -59,6 +61,20 @@ ACCURACY = "test accuracy"
 
 def task_name(task: str) -> str:
     return task.replace("_", " ")
+
+
+def readout_look(name: str) -> tuple[str, str]:
+    """Word and colour; a readout that the paper's figures do not have is grey."""
+    return READOUTS.get(name, (name.replace("_", " "), GREY))
+
+
+def legend_below(figure: Figure, columns: int) -> None:
+    """Every label once, from whichever panels have it: some may have no runs."""
+    found: dict[str, Any] = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns)
 
 
 @contextmanager

@@ -29,6 +29,11 @@ POINT_COLUMNS = ["scale", *AXES, *METRICS, *PERPLEXITIES, "chance", *STATISTICS,
 ZERO_COLUMNS = ["scale", "task", "readout", "layer", "head", "index", "zeros", "limit", "run_id"]
 CURVE_COLUMNS = ["scale", "model", "seed", "step", "train/loss", "validation/loss", "run_id"]
 LENGTH_COLUMNS = ["scale", "form", "length", "milliseconds", "device"]
+POSITIVE = ["length", "milliseconds"]
+NUMBERS = [*METRICS, *PERPLEXITIES, *STATISTICS, *TUNED, *POSITIVE, "n_heads", "n_state", "seq_len",
+           "seed", "chance", "mean_zeros", "zero_limit", "parameters", "runs", "missing",
+           "diverged", "accuracy_worst", "index", "zeros", "limit", "step", "train/loss",
+           "validation/loss"]  # fmt: skip
 
 Records = Mapping[str, Mapping[str, Any] | None]  # by run_id; None where there is none
 
@@ -191,7 +196,7 @@ def write_table(path: Path, table: pd.DataFrame) -> None:
 
 
 def read_table(path: Path, columns: Sequence[str], scale: str) -> pd.DataFrame:
-    """A table, if it is one of this kind and scale, with every accuracy a number."""
+    """A table, if it is one of this kind and scale, with numbers where numbers belong."""
     try:
         table = pd.read_csv(path, keep_default_na=False, na_values=[""])
     except FileNotFoundError:
@@ -208,9 +213,24 @@ def read_table(path: Path, columns: Sequence[str], scale: str) -> pd.DataFrame:
     if set(table["scale"]) != {scale}:
         found = ", ".join(sorted(map(str, set(table["scale"]))))
         raise ConfigError(f"the table {path} is of scale={found}, not of scale={scale}")
-    if (
-        "accuracy" in columns
-        and not pd.to_numeric(table["accuracy"], errors="coerce").notna().all()
-    ):
-        raise ConfigError(f"the table {path} has accuracies that are no numbers; make it again")
+    _check_numbers(path, table[[name for name in columns if name in NUMBERS]])
     return table
+
+
+def _check_numbers(path: Path, found: pd.DataFrame) -> None:
+    """A blank is a value that a run does not have; every run has an accuracy."""
+    numbers = found.apply(pd.to_numeric, errors="coerce")
+    for name in found:
+        bad = (
+            numbers[name].isna()
+            if name == "accuracy"
+            else numbers[name].isna() & found[name].notna()
+        )
+        if name in POSITIVE:
+            bad = ~(numbers[name] > 0)
+        if bad.any():
+            example = found[name][bad].iloc[0]
+            raise ConfigError(
+                f"the table {path} has {name}={example}, which is no"
+                f"{' positive' * (name in POSITIVE)} number; make it again"
+            )

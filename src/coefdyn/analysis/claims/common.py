@@ -30,11 +30,12 @@ class Claim:
     name: str
     statement: str
     falsified_by: str
+    needs: tuple[str, ...]  # stems whose tables it reads
     check: Callable[[Tables], Finding]
 
     def judge(self, tables: Tables) -> Finding:
         try:
-            return self.check(tables)
+            return self.check({name: tables[name] for name in self.needs if name in tables})
         except NotEnoughRunsError as error:
             return Finding("not enough runs", str(error))
 
@@ -54,11 +55,15 @@ def points_of(tables: Tables, stem: str, **wanted: object) -> pd.DataFrame:
     return points
 
 
-def value_of(tables: Tables, stem: str, column: str, **wanted: object) -> float:
+def one_point(tables: Tables, stem: str, **wanted: object) -> "pd.Series[Any]":
     points = points_of(tables, stem, **wanted)
     if len(points) > 1:
         raise NotEnoughRunsError(f"{stem} has {len(points)} points where the claim is about one")
-    value = float(points[column].iloc[0])
+    return points.iloc[0]
+
+
+def value_of(tables: Tables, stem: str, column: str, **wanted: object) -> float:
+    value = float(one_point(tables, stem, **wanted)[column])
     if value != value:
         words = ", ".join(map(str, wanted.values()))
         raise NotEnoughRunsError(f"{stem} has no {column} for {words}: all its runs diverged")

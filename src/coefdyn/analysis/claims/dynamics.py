@@ -74,19 +74,23 @@ CLAIMS = (
         "P3 position solves",
         "Noisy recall is solved with positions, or with a decaying A, for every readout.",
         f"one of the 9 accuracies below {SOLVED}",
+        (P3,),
         _position_solves,
     ),
     Claim(
         "P3 without position",
         "With A = I and no position, only relu is above chance, and it is not perfect.",
         f"exp or softplus more than {ABOVE_CHANCE} above chance, or relu at chance or solved",
+        (P3,),
         _only_relu_without,
     ),
     *(
         Claim(
             f"P4 structure, {task_name(task)}",
             f"On {task_name(task)}, accuracy rises from scalar to diagonal to Householder A_t.",
-            "a larger structure more than a point below a smaller one, each at its better",
+            "a larger structure more than a point below a smaller one, each at its better, or "
+            "Householder less than a point above scalar",
+            (P4,),
             _structures_rise(task),
         )
         for task in ("fuzzy_recall", "selective_copying")
@@ -95,6 +99,7 @@ CLAIMS = (
         "P4 parameterization",
         "How a structure is parameterized matters too.",
         "no structure whose two parameterizations are more than 2 points apart",
+        (P4,),
         _parameterization_matters,
     ),
 )

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import pandas as pd
 from matplotlib.figure import Figure
 
+from coefdyn.errors import ConfigError
+
 STEMS = (
     "principle1_throughput",
     "principle2_readout",
@@ -34,6 +36,19 @@ class Drawing:
     needs: tuple[str, ...]  # tables, by stem
     caption: str
     draw: Callable[[Tables], Figure]
+
+
+def one_each(points: pd.DataFrame, *names: str) -> pd.DataFrame:
+    """The points by these columns, which must tell them apart."""
+    columns = list(names)
+    twice = points[points.duplicated(columns)]
+    if len(twice):
+        which = ", ".join(f"{name}={twice.iloc[0][name]}" for name in columns)
+        raise ConfigError(
+            f"it has several points with {which} where the figure shows one; make it again from a "
+            "grid without other axes"
+        )
+    return points.set_index(columns)
 
 
 def drawing(stem: str) -> Drawing:

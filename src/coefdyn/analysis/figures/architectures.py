@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from coefdyn.analysis.figures import Tables
+from coefdyn.analysis.figures import Tables, one_each
 from coefdyn.analysis.style import PAGE, PRESETS, paper_style, task_name
 
 CAPTION = (
@@ -15,8 +15,8 @@ CAPTION = (
 def draw(tables: Tables) -> Figure:
     points = tables["architectures"]
     tasks = list(dict.fromkeys(points["task"]))
-    accuracy = points.pivot(index="model", columns="task", values="accuracy")
-    edges = points.pivot(index="model", columns="task", values="lr_at_edge")
+    cells = one_each(points, "model", "task")
+    accuracy, edges = cells["accuracy"].unstack(), cells["lr_at_edge"].unstack()
     names = [name for name in PRESETS if name in accuracy.index]
     accuracy, edges = accuracy.loc[names, tasks], edges.loc[names, tasks]
     with paper_style():

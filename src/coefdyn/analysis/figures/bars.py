@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pandas as pd
 from matplotlib.axes import Axes
 
+from coefdyn.analysis.figures import one_each
 from coefdyn.analysis.style import READOUTS, accuracy_axis
 
 READOUT_ORDER = ("exp", "softplus", "relu")
@@ -18,14 +19,14 @@ def draw_bars(axes: Axes, points: pd.DataFrame, bars: Mapping[str, Bar]) -> None
     """`bars`: label -> (colour, hatch, which rows of the points)."""
     width = WIDTH / len(bars)
     for number, (label, (colour, hatch, chosen)) in enumerate(bars.items()):
-        rows = points[chosen].set_index("readout")
+        rows = one_each(points[chosen], "readout")
         for place, name in enumerate(READOUT_ORDER):
             if name not in rows.index:
                 continue
             row = rows.loc[name]
             x = place - WIDTH / 2 + (number + 0.5) * width
             axes.bar(x, row["accuracy"], width * 0.92, color=colour, hatch=hatch, edgecolor="white",
-                     linewidth=0.5, label=label if place == 0 else None)  # fmt: skip
+                     linewidth=0.5, label=label)  # fmt: skip
             text = f"{row['accuracy']:.2f}"
             axes.annotate(text, (x, row["accuracy"]), ha="center", va="bottom", fontsize=6)
             if row["diverged"]:

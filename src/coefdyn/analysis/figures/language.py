@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from coefdyn.analysis.figures import one_each
 from coefdyn.analysis.style import PAGE, paper_style
 
 
@@ -22,7 +23,7 @@ def draw_language(points: pd.DataFrame, curves: pd.DataFrame, looks: Mapping[str
     with paper_style():
         figure = Figure(figsize=(PAGE, 2.9), layout="constrained")
         bars, losses = figure.subplots(1, 2, width_ratios=[1.25, 1])
-        _draw_bars(bars, points.set_index("model")["test/perplexity"], looks)
+        _draw_bars(bars, one_each(points, "model")["test/perplexity"], looks)
         for model, look in looks.items():
             rows = curves[curves["model"] == model].groupby("step")["train/loss"].mean()
             style = "--" if look.dashed else "-"

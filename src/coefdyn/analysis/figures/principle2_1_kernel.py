@@ -8,7 +8,9 @@ from coefdyn.analysis.style import (
     PAGE,
     READOUTS,
     accuracy_axis,
+    legend_below,
     paper_style,
+    readout_look,
     task_name,
 )
 
@@ -28,7 +30,7 @@ def draw(tables: Tables) -> Figure:
         for axes, task in zip(figure.subplots(1, 2), TASKS, strict=True):
             rows = points[points["task"] == task]
             for row in rows.to_dict("records"):
-                label, colour = READOUTS[row["readout"]]
+                label, colour = readout_look(row["readout"])
                 axes.plot(row["near_zero"], row["accuracy"], "s", color=colour, label=label)
             for name in ("exp", "identity"):
                 line = scores[(scores["task"] == task) & (scores["readout"] == name)]
@@ -37,6 +39,5 @@ def draw(tables: Tables) -> Figure:
                     axes.axhline(level, color=colour, linestyle=":", label=READOUTS[name][0])
             axes.set(title=task_name(task), xlabel=NEAR_ZERO)
             accuracy_axis(axes, rows["chance"].iloc[0] if len(rows) else None)
-        handles, labels = figure.axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=6)
+        legend_below(figure, columns=6)
     return figure

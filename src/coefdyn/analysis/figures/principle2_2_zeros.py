@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure
 
 from coefdyn.analysis.figures import Tables
-from coefdyn.analysis.style import PAGE, READOUTS, paper_style, task_name
+from coefdyn.analysis.style import PAGE, legend_below, paper_style, readout_look, task_name
 
 ALSO = ("principle2_2_zeros_index",)
 CAPTION = (
@@ -21,7 +21,7 @@ def draw(tables: Tables) -> Figure:
         for axes, task in zip(figure.subplots(1, 2, sharey=True), TASKS, strict=True):
             rows = table[table["task"] == task]
             for name, line in rows.groupby("readout", sort=False):
-                label, colour = READOUTS[str(name)]
+                label, colour = readout_look(str(name))
                 axes.plot(line["index"], line["zeros"], color=colour, label=label)
             if len(rows):
                 limit = rows["limit"].iloc[0]
@@ -31,6 +31,5 @@ def draw(tables: Tables) -> Figure:
                 axes.set_ylim(-0.3, 1.2 * max(limit, table["zeros"].max()) + 0.3)
             axes.set(title=task_name(task), xlabel="time index $i$")
         figure.axes[0].set_ylabel(r"number of $|\alpha_{ij}| \leq 10^{-6}$")
-        handles, labels = figure.axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=2)
+        legend_below(figure, columns=2)
     return figure

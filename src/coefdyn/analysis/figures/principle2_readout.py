@@ -1,7 +1,6 @@
 """Principle 2: accuracy against the fraction near zero and against the ratio; the readouts."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,17 +15,19 @@ from coefdyn.analysis.style import (
     PAGE,
     READOUTS,
     accuracy_axis,
+    legend_below,
     log_axis,
     paper_style,
+    readout_look,
     task_name,
 )
 
 CAPTION = (
     "Principle 2. Top: accuracy of six readouts against the fraction of coefficients near zero. "
     "Middle: against the ratio of coefficients in [0.9, 1] to those near zero (a readout with "
-    "none near zero has no ratio and is left out). Bottom: the readouts around zero, and where "
-    "each is at most 0.001 in size. Exp is softmax attention. Best of the lr x weight-decay "
-    "grid."
+    "none near zero has no ratio, one with none in [0.9, 1] has 0; both are left out). Bottom: "
+    "the readouts around zero, and where each is at most 0.001 in size. Exp is softmax attention. "
+    "Best of the lr x weight-decay grid."
 )
 TASKS = ("fuzzy_recall", "selective_copying", "memorization")
 EPS = 1e-3
@@ -45,33 +46,26 @@ def draw(tables: Tables) -> Figure:
             top.set(title=task_name(task), xlabel=NEAR_ZERO, xlim=(-0.03, 1.03))
             middle = figure.add_subplot(grid[1, place])
             log_axis(middle)
-            _scatter(middle, rows[rows["ratio"] > 0], "ratio", label=column == 0)
+            _scatter(middle, rows, "ratio", label=column == 0)
             middle.set(xlabel=r"in $[0.9, 1]$ / near zero")
         _curves(figure.add_subplot(grid[2, :3]))
         _sets(figure.add_subplot(grid[2, 3:]))
-        _legend(figure)
+        legend_below(figure, len(_names()))
     return figure
 
 
 def _scatter(axes: Axes, rows: pd.DataFrame, column: str, label: bool) -> None:
-    for row in rows.to_dict("records"):
-        words, colour = READOUTS[row["readout"]]
+    shown = rows[rows[column] > 0] if column == "ratio" else rows[rows[column].notna()]
+    for row in shown.to_dict("records"):
+        words, colour = readout_look(row["readout"])
         marker = "*" if row["readout"] == "exp" else "o"
         size = 9 if marker == "*" else 6
         axes.plot(row[column], row["accuracy"], marker, color=colour, label=words, markersize=size,
                   linestyle="none")  # fmt: skip
-    if rows.empty:
-        axes.annotate("no runs", (0.5, 0.5), xycoords="axes fraction", ha="center", color="0.5")
+    if shown.empty:
+        words = "no runs" if rows.empty else "no point has one"
+        axes.annotate(words, (0.5, 0.5), xycoords="axes fraction", ha="center", color="0.5")
     accuracy_axis(axes, rows["chance"].iloc[0] if len(rows) else None, label)
-
-
-def _legend(figure: Figure) -> None:
-    """Of whichever panels have points: at paper scale not every task may have been run."""
-    found: dict[str, Any] = {}
-    for axes in figure.axes:
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=len(READOUTS))
 
 
 def _names() -> list[str]:

@@ -4,7 +4,7 @@ from matplotlib.figure import Figure
 
 from coefdyn.analysis.figures import Tables
 from coefdyn.analysis.figures.bars import draw_bars
-from coefdyn.analysis.style import BLUE, COLUMN, ORANGE, paper_style
+from coefdyn.analysis.style import BLUE, COLUMN, ORANGE, legend_below, paper_style
 
 CAPTION = (
     "Principle 3. Accuracy on noisy recall with and without positional embeddings, for A = I "
@@ -24,5 +24,5 @@ def draw(tables: Tables) -> Figure:
         figure = Figure(figsize=(COLUMN * 1.25, 2.8), layout="constrained")
         axes = figure.subplots()
         draw_bars(axes, points, bars)
-        figure.legend(loc="outside lower center", ncols=2)
+        legend_below(figure, columns=2)
     return figure

@@ -3,8 +3,16 @@
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from coefdyn.analysis.figures import Tables
-from coefdyn.analysis.style import GREY, PAGE, PINK, accuracy_axis, paper_style, task_name
+from coefdyn.analysis.figures import Tables, one_each
+from coefdyn.analysis.style import (
+    GREY,
+    PAGE,
+    PINK,
+    accuracy_axis,
+    legend_below,
+    paper_style,
+    task_name,
+)
 
 CAPTION = (
     "Principle 4. Accuracy by the structure of A_t. Grey: GLA's parameterization, or strength "
@@ -30,13 +38,12 @@ def draw(tables: Tables) -> Figure:
     with paper_style():
         figure = Figure(figsize=(PAGE, 2.9), layout="constrained")
         for axes, task in zip(figure.subplots(1, 2, sharey=True), TASKS, strict=True):
-            rows = points[points["task"] == task].set_index("evolution")["accuracy"]
+            rows = one_each(points[points["task"] == task], "evolution")["accuracy"]
             _draw_task(axes, {name: float(value) for name, value in rows.items()})
             axes.set_title(task_name(task))
             chance = points.loc[points["task"] == task, "chance"]
             accuracy_axis(axes, chance.iloc[0] if len(chance) else None, label=task == TASKS[0])
-        handles, labels = figure.axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4)
+        legend_below(figure, columns=4)
     return figure
 
 
@@ -49,8 +56,7 @@ def _draw_task(axes: Axes, accuracy: dict[str, float]) -> None:
             (pink, PINK, "Mamba-2 / learned"),
         ):
             if name in accuracy:
-                label = word if place == 0 else None
-                axes.plot(place, accuracy[name], "o", color=colour, label=label, zorder=3)
+                axes.plot(place, accuracy[name], "o", color=colour, label=word, zorder=3)
         if found:
             places.append(place)
             means.append(sum(found) / len(found))

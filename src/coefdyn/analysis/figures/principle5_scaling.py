@@ -4,7 +4,14 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from coefdyn.analysis.figures import Tables
-from coefdyn.analysis.style import FAMILIES, PAGE, SCALINGS, accuracy_axis, paper_style
+from coefdyn.analysis.style import (
+    FAMILIES,
+    PAGE,
+    SCALINGS,
+    accuracy_axis,
+    legend_below,
+    paper_style,
+)
 
 CAPTION = (
     "Principle 5. Smallest to largest accuracy over three seeds, each the best of the lr x "
@@ -42,6 +49,5 @@ def draw_bands(points: pd.DataFrame) -> Figure:
             axes.minorticks_off()
             first = scaling == next(iter(SCALINGS))
             accuracy_axis(axes, rows["chance"].iloc[0] if len(rows) else None, label=first)
-        handles, labels = figure.axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4)
+        legend_below(figure, columns=4)
     return figure

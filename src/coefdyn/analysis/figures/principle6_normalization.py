@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 from coefdyn.analysis.figures import Tables
 from coefdyn.analysis.figures.bars import draw_bars
-from coefdyn.analysis.style import COLUMN, NORMALIZATIONS, paper_style
+from coefdyn.analysis.style import COLUMN, NORMALIZATIONS, legend_below, paper_style
 
 CAPTION = (
     "Principle 6. Accuracy on noisy recall for a growing A = cI (c = 1.05 over the paper's "
@@ -26,5 +26,5 @@ def draw_normalizations(points: pd.DataFrame) -> Figure:
     with paper_style():
         figure = Figure(figsize=(COLUMN * 1.25, 2.7), layout="constrained")
         draw_bars(figure.subplots(), points, bars)
-        figure.legend(loc="outside lower center", ncols=3)
+        legend_below(figure, columns=3)
     return figure
