@@ -31,6 +31,8 @@ const values = name => rows().map(row => Number(row.children[column(name)].textC
 seen.wide = document.documentElement.scrollWidth;
 seen.inner = window.innerWidth;
 seen.pictures = [...document.images].map(i => [i.naturalWidth, i.getBoundingClientRect().right]);
+const box = document.getElementById("verdicts").parentElement;
+seen.hidden = box.scrollWidth - box.clientWidth;
 seen.all = rows().length;
 heads()[column("accuracy")].click();
 seen.up = values("accuracy");
@@ -107,6 +109,7 @@ def test_a_browser_can_sort_and_filter_it(page: Path, tmp_path: Path, width: int
     assert seen["wide"] <= seen["inner"]
     assert all(size > 0 and right <= seen["inner"] for size, right in seen["pictures"])
     assert len(seen["pictures"]) == len(EXPERIMENTS)
+    assert seen["hidden"] <= 0  # no verdict is out of sight
     assert seen["all"] == 12 + 18
     assert seen["up"] == sorted(seen["up"]) != seen["down"]
     assert seen["down"] == sorted(seen["down"], reverse=True)

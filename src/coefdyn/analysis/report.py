@@ -71,12 +71,14 @@ def _verdict_table(verdicts: dict[str, list[dict[str, str]]]) -> str:
     lines = [f"<tr><th>claim</th>{head}<th>falsified by</th></tr>"]
     for rows in zip(*verdicts.values(), strict=True):
         cells = "".join(
-            f'<td class="{row["verdict"].replace(" ", "-")}"><b>{escape(row["verdict"])}</b>'
+            f'<td class="{row["verdict"].replace(" ", "-")}" '
+            f'data-label="{escape(row["scale"])}"><b>{escape(row["verdict"])}</b>'
             f"<br>{escape(row['statistic'])}</td>"
             for row in rows
         )
         claim = f"<b>{escape(rows[0]['claim'])}</b><br>{escape(rows[0]['statement'])}"
-        lines.append(f"<tr><td>{claim}</td>{cells}<td>{escape(rows[0]['falsified by'])}</td></tr>")
+        doubt = f'<td data-label="falsified by">{escape(rows[0]["falsified by"])}</td>'
+        lines.append(f"<tr><td>{claim}</td>{cells}{doubt}</tr>")
     return "\n".join(lines)
 
 
