@@ -8,7 +8,7 @@ from torch import Tensor
 
 from coefdyn.tasks.task import IGNORE
 
-MANY = 2**20  # logits up to which it is not worth leaving out those whose target does not count
+MANY = 2**20  # logits up to which those whose target does not count are computed too
 LARGEST = 2**25  # logits up to which they are computed at once, as in the MAD tasks
 CHUNK_LOGITS = 2**23  # of a chunk
 
