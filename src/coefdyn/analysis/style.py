@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -110,14 +110,17 @@ def log_axis(axes: Axes) -> None:
 
 
 def accuracy_axis(
-    axes: Axes, chance: float | None = None, label: bool = True, beside: bool = False
+    axes: Axes,
+    chance: float | None = None,
+    label: bool = True,
+    said: Literal["left", "right", "beside"] = "right",
 ) -> None:
-    """Accuracies from 0 to 1, and where guessing is; `beside`: said where bars cannot hide it."""
+    """Accuracies from 0 to 1, and where guessing is, `said` where nothing drawn can hide it."""
     axes.set_ylim(-0.03, 1.05)
     if label:
         axes.set_ylabel(ACCURACY)
     if chance is not None:
         axes.axhline(chance, color="0.6", linestyle=":", linewidth=0.8, zorder=0)
-        axes.annotate("chance", (1.0, chance), xycoords=("axes fraction", "data"), fontsize=6.5,
-                      color="0.4", ha="left" if beside else "right",
-                      va="center" if beside else "bottom")  # fmt: skip
+        axes.annotate("chance", (0.02 if said == "left" else 1.0, chance), color="0.4", fontsize=6.5,
+                      xycoords=("axes fraction", "data"), ha="right" if said == "right" else "left",
+                      va="center" if said == "beside" else "bottom")  # fmt: skip

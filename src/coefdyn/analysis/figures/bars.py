@@ -34,5 +34,5 @@ def draw_bars(axes: Axes, points: pd.DataFrame, bars: Mapping[str, Bar]) -> None
                 above = row["accuracy"] + 0.07
                 axes.annotate(mark, (x, above), ha="center", va="bottom", rotation=90, fontsize=6)
     axes.set_xticks(range(len(READOUT_ORDER)), [READOUTS[name][0] for name in READOUT_ORDER])
-    accuracy_axis(axes, points["chance"].iloc[0] if len(points) else None, beside=True)
+    accuracy_axis(axes, points["chance"].iloc[0] if len(points) else None, said="beside")
     axes.set_ylim(0, 1.12)

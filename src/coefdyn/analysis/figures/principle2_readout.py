@@ -65,7 +65,9 @@ def _scatter(axes: Axes, rows: pd.DataFrame, column: str, label: bool) -> None:
     if shown.empty:
         words = "no runs" if rows.empty else "no point has one"
         axes.annotate(words, (0.5, 0.5), xycoords="axes fraction", ha="center", color="0.5")
-    accuracy_axis(axes, rows["chance"].iloc[0] if len(rows) else None, label)
+    # identity, with the fewest near zero and the largest ratio, is the one that only guesses
+    chance = rows["chance"].iloc[0] if len(rows) else None
+    accuracy_axis(axes, chance, label, said="left" if column == "ratio" else "right")
 
 
 def _names() -> list[str]:
