@@ -71,7 +71,7 @@ def test_what_a_table_was_narrowed_by_is_said(tmp_path: Path) -> None:
     records = {run.run_id: record(stem, run, right) for run in runs}
     Shelf(tmp_path, "smoke").write(stem, runs, records, ["trainer.max_epochs=1"])
     for row in judge(Shelf(tmp_path, "smoke")):
-        said = row["statistic"].endswith("; trainer.max_epochs=1 only")
+        said = row["statistic"].endswith("; with trainer.max_epochs=1")
         assert said == row["claim"].startswith("P3"), row["claim"]
 
 

@@ -63,7 +63,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = Shelf(results, "smoke")
     for stem in EXPERIMENTS:
         made.write(stem, runs_of(stem), {r.run_id: record(stem, r, right) for r in runs_of(stem)})
-    assert report([f"results={results}"]) == 0
+    assert report([f"paths.results={results}"]) == 0
     return results / "report" / "index.html"
 
 

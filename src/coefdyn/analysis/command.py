@@ -2,8 +2,9 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -24,7 +25,7 @@ def figure(arguments: Sequence[str]) -> int:
     # experiment and scale are groups of conf/ to Hydra; here they are only names
     names = {"experiment": "", "scale": "lite"}
     names |= dict(a.split("=", 1) for a in arguments if a.startswith(("experiment=", "scale=")))
-    own = [a for a in arguments if a.startswith(("source=", "results="))]
+    own = [a for a in arguments if a.startswith(("source=", "paths.results="))]
     keys = names | settings(compose(own, "figure"))
     for name, choices in (
         ("experiment", (*STEMS, "all")),
@@ -41,7 +42,7 @@ def figure(arguments: Sequence[str]) -> int:
         raise ConfigError(f"there are no tables in {shelf.tables}; name one experiment to make its")
     if keys["source"] != "tables":
         for stem in stems:
-            _make_tables(shelf, stem, keys, narrower)
+            _make_tables(shelf, stem, keys["source"], narrower)
     for stem in stems:
         absent = [name for name in drawing(stem).needs if name != stem and not shelf.has(name)]
         if absent:
@@ -51,36 +52,36 @@ def figure(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _directory(keys: dict[str, str]) -> Path:
-    if not isinstance(keys["results"], str):
-        raise ConfigError(f"results={keys['results']} must be a directory")
-    return Path(keys["results"])
+def _directory(keys: Mapping[str, Any]) -> Path:
+    results = keys["paths"]["results"]
+    if not isinstance(results, str):
+        raise ConfigError(f"paths.results={results} must be a directory")
+    return Path(results)
 
 
-def _make_tables(shelf: Shelf, stem: str, keys: dict[str, str], narrower: list[str]) -> None:
+def _make_tables(shelf: Shelf, stem: str, source: str, narrower: list[str]) -> None:
     if stem == LENGTHS:  # scripts/benchmark.py suite=lengths makes it
         return
-    grid = [f"experiment={stem}", f"scale={keys['scale']}", *narrower]
-    runs = plan([*grid, f"paths.results='{keys['results']}'"])
-    results = Path(keys["results"])
-    records = {r.run_id: read_record(folder(results, r.run_id) / "record.json") for r in runs}
+    grid = [f"experiment={stem}", f"scale={shelf.scale}", *narrower]
+    runs = plan(grid)
+    records = {r.run_id: read_record(folder(shelf.results, r.run_id) / "record.json") for r in runs}
     missing = sum(record is None for record in records.values())
-    if missing < len(runs) and (not missing or keys["source"] == "records"):
+    if missing < len(runs) and (not missing or source == "records"):
         # Where runs lie says nothing about which they are.
         narrowed = [a for a in narrower if not a.startswith("paths.")]
         if narrowed and shelf.has(stem) and not shelf.narrowed(stem):
             raise ConfigError(
                 f"{shelf.path(stem)} is of the whole experiment and would be lost to "
-                f"{' '.join(narrowed)} only; delete it first, or leave that out"
+                f"one with {' '.join(narrowed)}; delete it first, or leave that out"
             )
         shelf.write(stem, runs, records, narrowed)
         if missing:
             print(f"{stem}: {missing} of {len(runs)} runs are missing", file=sys.stderr)
         return
-    if keys["source"] == "records" or not shelf.has(stem):
+    if source == "records" or not shelf.has(stem):
         raise ConfigError(
             f"{missing} of {len(runs)} runs of {stem} are not recorded; "
-            f"python scripts/sweep.py {' '.join(grid)} action=run"
+            f"python scripts/sweep.py {' '.join(grid)} paths.results={shelf.results} action=run"
         )
     print(f"{stem}: {missing} of {len(runs)} runs are not recorded; drawn from its table as it is",
           file=sys.stderr)  # fmt: skip

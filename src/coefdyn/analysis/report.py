@@ -36,7 +36,7 @@ def judge(shelf: Shelf) -> list[dict[str, str]]:
                 "claim": claim.name,
                 "statement": claim.statement,
                 "verdict": found.verdict,
-                "statistic": found.statistic + f"; {' '.join(narrowed)} only" * bool(narrowed),
+                "statistic": found.statistic + f"; with {' '.join(narrowed)}" * bool(narrowed),
                 "falsified by": claim.falsified_by,
             }
         )
@@ -110,7 +110,7 @@ def _provenance(shelf: Shelf, stem: str) -> str:
     )
     torch = ", ".join(sorted({v["torch"] for v in found["versions"]}))
     lacking = f", {found['missing']} missing" * bool(found["missing"])
-    narrowed = f" ({' '.join(shelf.narrowed(stem))} only)" * bool(shelf.narrowed(stem))
+    narrowed = f" (with {' '.join(shelf.narrowed(stem))})" * bool(shelf.narrowed(stem))
     runs = f"{found['runs']} runs{narrowed}{lacking}, {found['hours']:g} h in all"
     return escape(f"{runs}; commit {commits}; torch {torch}; {devices}")
 

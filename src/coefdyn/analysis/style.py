@@ -121,6 +121,7 @@ def accuracy_axis(
         axes.set_ylabel(ACCURACY)
     if chance is not None:
         axes.axhline(chance, color="0.6", linestyle=":", linewidth=0.8, zorder=0)
-        axes.annotate("chance", (0.02 if said == "left" else 1.0, chance), color="0.4", fontsize=6.5,
-                      xycoords=("axes fraction", "data"), ha="right" if said == "right" else "left",
+        axes.annotate("chance", (0.02 if said == "left" else 1.0, chance),
+                      xycoords=("axes fraction", "data"), color="0.4", fontsize=6.5,
+                      ha="right" if said == "right" else "left",
                       va="center" if said == "beside" else "bottom")  # fmt: skip
