@@ -185,6 +185,7 @@ def test_a_table_that_cannot_be_used_is_named(tmp_path: Path, how: str, words: s
         ([], "experiment= is not known"),
         (["experiment=all"], "there are no tables in"),
         (["experiment=principle3_position", "source=tables"], "there is no table"),
+        (["experiment=all", "source=tables", "results=x"], "results=x would change nothing"),
     ],
 )
 def test_bad_arguments_get_one_sentence(tmp_path: Path, arguments: list[str], words: str) -> None:
@@ -195,5 +196,8 @@ def test_bad_arguments_get_one_sentence(tmp_path: Path, arguments: list[str], wo
 def test_a_report_of_nothing_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"there are no tables in .*scripts/figure.py makes them"):
         report([f"paths.results={tmp_path}"])
+    for paths in ("paths=here", "paths=null", "paths.results=3"):
+        with pytest.raises(ConfigError, match=r"paths.results=.* must be a directory"):
+            report([paths])
     with pytest.raises(ConfigError, match="format=pdf is not known"):
         report([f"paths.results={tmp_path}", "format=pdf"])

@@ -35,6 +35,11 @@ def figure(arguments: Sequence[str]) -> int:
         if keys[name] not in choices:
             raise ConfigError(f"{name}={keys[name]} is not known; choose from {', '.join(choices)}")
     narrower = [a for a in arguments if a not in own and a.partition("=")[0] not in names]
+    if narrower and keys["source"] == "tables":
+        raise ConfigError(
+            f"source=tables draws tables as they are: {' '.join(narrower)} would change nothing; "
+            "leave it out, or take source=records"
+        )
     shelf = Shelf(_directory(keys), keys["scale"])
     everything = keys["experiment"] == "all"
     stems = [s for s in STEMS if shelf.has(s)] if everything else [keys["experiment"]]
@@ -53,8 +58,9 @@ def figure(arguments: Sequence[str]) -> int:
 
 
 def _directory(keys: Mapping[str, Any]) -> Path:
-    results = keys["paths"]["results"]
-    if not isinstance(results, str):
+    paths = keys["paths"]  # which may have been overridden itself
+    results = paths["results"] if isinstance(paths, Mapping) else paths
+    if not isinstance(paths, Mapping) or not isinstance(results, str):
         raise ConfigError(f"paths.results={results} must be a directory")
     return Path(results)
 
