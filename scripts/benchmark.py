@@ -2,7 +2,7 @@
 
 import sys
 
-from coefdyn.benchmarks.command import main
+from coefdyn.cli.bench import main
 from coefdyn.errors import ConfigError
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 import sys
 
+from coefdyn.cli.check import main
 from coefdyn.errors import ConfigError
-from coefdyn.principles.command import main
 
 if __name__ == "__main__":
     try:

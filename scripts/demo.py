@@ -7,9 +7,9 @@ import warnings
 from rich.console import Console
 
 from coefdyn.allocator import keep_freed_memory
-from coefdyn.analysis.demo import SHOWN, figure, page
+from coefdyn.config.compose import CONF, compose
+from coefdyn.demo import SHOWN, figure, page
 from coefdyn.errors import ConfigError
-from coefdyn.training.config import CONF, compose
 
 TASKS = ("selective_copying", "fuzzy_recall")
 
@@ -17,7 +17,7 @@ TASKS = ("selective_copying", "fuzzy_recall")
 def main(overrides: list[str]) -> int:
     warnings.filterwarnings("ignore", module=r"lightning\.")
     keep_freed_memory()
-    from coefdyn.training.run import run_one  # takes seconds to import
+    from coefdyn.runs.run import run_one  # takes seconds to import
 
     console = Console(stderr=True)
     records = []

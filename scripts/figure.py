@@ -2,7 +2,7 @@
 
 import sys
 
-from coefdyn.analysis.command import figure
+from coefdyn.cli.figure import figure
 from coefdyn.errors import ConfigError
 
 if __name__ == "__main__":

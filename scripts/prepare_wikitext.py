@@ -2,9 +2,9 @@
 
 import sys
 
+from coefdyn.config.compose import raw
 from coefdyn.errors import ConfigError
-from coefdyn.tasks.prepare import prepare
-from coefdyn.training.config import raw
+from coefdyn.tasks.text.prepare import prepare
 
 if __name__ == "__main__":
     try:

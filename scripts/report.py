@@ -2,7 +2,7 @@
 
 import sys
 
-from coefdyn.analysis.command import report
+from coefdyn.cli.figure import report
 from coefdyn.errors import ConfigError
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 import sys
 
+from coefdyn.cli.sweep import main
 from coefdyn.errors import ConfigError
-from coefdyn.experiments.command import main
 
 if __name__ == "__main__":
     try:

@@ -8,11 +8,11 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from coefdyn.config.build import DESIGN_SLOTS, build_slot
+from coefdyn.config.compose import compose, options
 from coefdyn.mixer.design import Design, MissingTraitError
-from coefdyn.mixer.preprocess import Nothing
 from coefdyn.mixer.sequence_mixer import SequenceMixer
-from coefdyn.training.build import DESIGN_SLOTS, build_slot
-from coefdyn.training.config import compose, options
+from coefdyn.mixer.slots.preprocess import Nothing
 
 Choice = tuple[str, ...]  # evolution, scaling, readout, normalization
 

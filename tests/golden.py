@@ -1,7 +1,7 @@
 """Golden curves: the losses of twenty steps of every preset on every task, in float64.
 
-They are what the project computed when they were written. `python -m tests.golden` writes them anew:
-only for a change that is meant to move numbers, which the CHANGELOG then marks [results].
+They are what the project computed when they were written. `python -m tests.golden` writes them
+anew: only for a change that is meant to move numbers, which the CHANGELOG then marks [results].
 """
 
 import hashlib
@@ -16,11 +16,11 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from coefdyn.config.build import build, build_optimizer, build_task
+from coefdyn.config.compose import compose, options
+from coefdyn.runs.data import data_of
+from coefdyn.runs.loop import cosine
 from coefdyn.tasks.task import IGNORE
-from coefdyn.training.build import build, build_optimizer, build_task
-from coefdyn.training.config import compose, options
-from coefdyn.training.data import data_of
-from coefdyn.training.module import cosine
 
 LOSSES = Path(__file__).parent / "assets" / "losses.json"
 STEPS = 20

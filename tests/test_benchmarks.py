@@ -8,10 +8,10 @@ import torch
 
 from coefdyn.allocator import keep_freed_memory
 from coefdyn.benchmarks.measure import interleaved_medians, peak_megabytes, result
-from coefdyn.mixer.quadratic import quadratic_form
-from coefdyn.mixer.readout import Softplus
-from coefdyn.mixer.transition import Transition
-from coefdyn.training.config import CONF
+from coefdyn.config.compose import CONF
+from coefdyn.mixer.forms.quadratic import quadratic_form
+from coefdyn.mixer.slots.readout import Softplus
+from coefdyn.mixer.slots.transition import Transition
 
 SCRIPT = CONF.parent / "scripts" / "benchmark.py"
 

@@ -7,17 +7,17 @@ import pytest
 
 from coefdyn import doctor
 from coefdyn.errors import ConfigError
-from coefdyn.mixer.backends import KERNELS
+from coefdyn.mixer.backends import ADAPTERS
 
 
 def test_doctor_names_every_backend_and_why_not(capsys: pytest.CaptureFixture[str]) -> None:
     assert doctor.main(["format=json"]) == 0
     found = {line["name"]: line for line in json.loads(capsys.readouterr().out)}
-    assert {"python", "cpu", "quadratic", "linear", "definition", *KERNELS} <= found.keys()
+    assert {"python", "cpu", "quadratic", "linear", "definition", *ADAPTERS} <= found.keys()
     assert found["sdpa"]["usable"]
     assert found["sdpa"]["note"] == "serves softmax_attention"
     assert found["sdpa"]["version"]
-    for name, kernel in KERNELS.items():
+    for name, kernel in ADAPTERS.items():
         assert found[name]["usable"] == (kernel.absence is None)
         if kernel.absence is not None:
             assert found[name]["note"].startswith(kernel.absence)

@@ -15,12 +15,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from coefdyn.config.build import build_mixer
+from coefdyn.config.compose import CONF, compose
 from coefdyn.errors import ConfigError
-from coefdyn.mixer.backends import KERNELS
+from coefdyn.mixer.backends import ADAPTERS
 from coefdyn.mixer.design import Design
-from coefdyn.mixer.forms import FORMS
-from coefdyn.training.build import build_mixer
-from coefdyn.training.config import CONF, compose
+from coefdyn.mixer.forms.choice import FORMS
 
 # What is imported, what installs it, and what it is for.
 OPTIONAL = (
@@ -112,7 +112,7 @@ def _backends() -> Iterator[Finding]:
         linear = [p for p, design in designs.items() if design.recurrence_obstacle is None]
         served = ", ".join(linear) if name == "linear" else "every design"
         yield Finding("backend", name, True, "", f"serves {served}")
-    for name, kernel in KERNELS.items():
+    for name, kernel in ADAPTERS.items():
         served = ", ".join(p for p, design in designs.items() if kernel.obstacle(design) is None)
         note = (
             f"serves {served}" if kernel.absence is None else f"{kernel.absence}; serves {served}"

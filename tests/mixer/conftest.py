@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch.nn.attention import flex_attention as flex
 
-from coefdyn.mixer.backends import KERNELS
-from coefdyn.mixer.backends.kernel import Kernel
+from coefdyn.mixer.backends import ADAPTERS
+from coefdyn.mixer.backends.adapter import Adapter
 from tests.mixer import references
 
 
@@ -14,7 +14,7 @@ from tests.mixer import references
 def stand_in(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of a backend that now works on a CPU, its package's plain functions in it."""
     name: str = request.param
-    kernel = KERNELS[name]
+    kernel = ADAPTERS[name]
 
     def use(call: Any) -> None:
         monkeypatch.setitem(kernel.__dict__, "call", call)
@@ -34,6 +34,6 @@ def stand_in(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
             plain.setattr(torch, "compile", lambda function: function)
             use(kernel.functions(flex))
     monkeypatch.setattr(type(kernel), "needs_cuda", False)
-    monkeypatch.setattr(type(kernel), "needs_half", Kernel.needs_half)
+    monkeypatch.setattr(type(kernel), "needs_half", Adapter.needs_half)
     monkeypatch.setitem(kernel.__dict__, "absence", None)
     return name

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from coefdyn.config.build import build_mixer
+from coefdyn.config.compose import compose
 from coefdyn.errors import ConfigError
-from coefdyn.mixer.backends import KERNELS
+from coefdyn.mixer.backends import ADAPTERS
 from coefdyn.mixer.backends.fla import Fla
 from coefdyn.mixer.sequence_mixer import SequenceMixer
-from coefdyn.training.build import build_mixer
-from coefdyn.training.config import compose
-from tests.training.runs import run_smoke
+from tests.runs.runs import run_smoke
 
 
 @pytest.mark.parametrize(
@@ -52,24 +52,24 @@ def test_backend_that_cannot_serve_is_one_sentence(
 def test_backend_that_is_not_here_is_one_sentence(
     name: str, model: str, installed: bool, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(KERNELS[name].__dict__, "absence", raising=False)
+    monkeypatch.delitem(ADAPTERS[name].__dict__, "absence", raising=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: object() if installed else None)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     made = build_mixer(compose([f"model={model}"]))
     with pytest.raises(ValueError, match="cannot be used on this machine: ") as caught:
         made.backend = name
     assert sentence in str(caught.value)
-    monkeypatch.delitem(KERNELS[name].__dict__, "absence")
+    monkeypatch.delitem(ADAPTERS[name].__dict__, "absence")
 
 
 def test_kernel_says_where_and_in_which_precision_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     made = build_mixer(compose(["model=deltanet", "scale=smoke"]))
-    monkeypatch.setitem(KERNELS["fla"].__dict__, "absence", None)
+    monkeypatch.setitem(ADAPTERS["fla"].__dict__, "absence", None)
     made.backend = "fla"
     x = torch.randn(1, 4, made.d_model)
     with pytest.raises(ValueError, match=r"but the model is on the cpu \(use trainer=cuda\)"):
         made(x)
-    monkeypatch.setattr(type(KERNELS["fla"]), "needs_cuda", False)
+    monkeypatch.setattr(type(ADAPTERS["fla"]), "needs_cuda", False)
     with pytest.raises(ValueError, match=r"in bfloat16 only \(use trainer.precision=bf16-mixed"):
         made(x)
     wide = build_mixer(compose(["model=deltanet", "model.n_state=1024", "model.n_heads=2"]))
@@ -82,7 +82,7 @@ def test_kernel_says_where_and_in_which_precision_it_runs(monkeypatch: pytest.Mo
 
 
 def test_package_that_cannot_be_imported_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = type(KERNELS["fla"])()
+    kernel = type(ADAPTERS["fla"])()
     kernel.module = "fla.ops.no_such_module"
     monkeypatch.setattr(type(kernel), "needs_cuda", False)
     absence = kernel.absence
@@ -115,20 +115,20 @@ def test_auto_takes_a_kernel_where_one_fits_and_pays(
 ) -> None:
     made = build_mixer(compose([f"model={preset}", "model.n_state=64", "model.n_heads=2"]))
     absence = None if installed else "it is not installed"
-    monkeypatch.setitem(KERNELS["fla"].__dict__, "absence", absence)
+    monkeypatch.setitem(ADAPTERS["fla"].__dict__, "absence", absence)
     monkeypatch.setattr(SequenceMixer, "_agrees", lambda *_: True)
-    assert made._fitting_kernel(torch.device(device), half) == chosen
-    made.may_use_kernels = False
-    assert made._fitting_kernel(torch.device(device), half) is None
+    assert made._fitting_adapter(torch.device(device), half) == chosen
+    made.may_use_adapters = False
+    assert made._fitting_adapter(torch.device(device), half) is None
     narrow = build_mixer(compose([f"model={preset}", "model.n_state=64", "model.n_heads=8"]))
-    assert narrow._fitting_kernel(torch.device("cpu"), None) is None
+    assert narrow._fitting_adapter(torch.device("cpu"), None) is None
 
 
 @pytest.mark.parametrize("stand_in", ["fla"], indirect=True)
 def test_auto_tries_a_kernel_before_it_takes_it(
     stand_in: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kernel, cpu = KERNELS[stand_in], torch.device("cpu")
+    kernel, cpu = ADAPTERS[stand_in], torch.device("cpu")
     made = build_mixer(compose(["model=gla", "scale=smoke"]))
     state = torch.get_rng_state()
     with torch.inference_mode():
@@ -156,7 +156,7 @@ def test_a_run_by_a_kernel_in_half_precision_ends_in_its_record(
     record = run_smoke(tmp_path / "kernel", *choice, f"model.backend={stand_in}")
     assert set(record["backend"]) == {stand_in}
     assert record["metrics"]["test/loss"] == pytest.approx(own["metrics"]["test/loss"], rel=0.02)
-    monkeypatch.setattr(KERNELS[stand_in].call, "delta", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(ADAPTERS[stand_in].call, "delta", lambda *_, **__: 1 / 0)
     with pytest.raises(ConfigError, match=r"^model\.backend=fla fails here: division by zero; use"):
         run_smoke(tmp_path / "broken", *choice, f"model.backend={stand_in}")
     assert not (tmp_path / "broken").exists()
@@ -165,7 +165,7 @@ def test_a_run_by_a_kernel_in_half_precision_ends_in_its_record(
 def test_auto_works_silently_without_any(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for kernel in KERNELS.values():
+    for kernel in ADAPTERS.values():
         monkeypatch.setitem(kernel.__dict__, "absence", "it is not installed")
     made = build_mixer(compose(["model=gla", "scale=smoke"]))
     made(torch.randn(1, 4, made.d_model))

@@ -10,10 +10,10 @@ from functools import cache
 import pytest
 import torch
 
-from coefdyn.mixer.backends import KERNELS
-from coefdyn.mixer.sequence_mixer import AUTO_KERNELS, SequenceMixer
-from coefdyn.training.build import build_mixer
-from coefdyn.training.config import compose
+from coefdyn.config.build import build_mixer
+from coefdyn.config.compose import compose
+from coefdyn.mixer.backends import ADAPTERS
+from coefdyn.mixer.sequence_mixer import AUTO_ADAPTERS, SequenceMixer
 from tests import designs
 
 PRESETS = {  # and variants, by the kernel that must serve them
@@ -33,7 +33,7 @@ PRESETS = {  # and variants, by the kernel that must serve them
 @cache
 def served(name: str) -> list[designs.Choice]:
     """Designs without an obstacle: every pair of choices that occurs among them."""
-    obstacle = KERNELS[name].obstacle
+    obstacle = ADAPTERS[name].obstacle
     return designs.cover([c for c in designs.accepted() if obstacle(designs.design(c)) is None])
 
 
@@ -55,7 +55,7 @@ def assert_equal_to_quadratic(made: SequenceMixer, name: str, x: torch.Tensor) -
     "stand_in",
     [  # FlexAttention is traced anew for each
         pytest.param(name, marks=pytest.mark.slow if name == "flex_attention" else ())
-        for name in KERNELS
+        for name in ADAPTERS
     ],
     indirect=True,
 )
@@ -67,7 +67,7 @@ def test_adapter_equals_quadratic_for_every_design_it_serves(stand_in: str) -> N
         assert_equal_to_quadratic(made, stand_in, designs.inputs(made, batch=2, length=12))
 
 
-@pytest.mark.parametrize("stand_in", list(KERNELS), indirect=True)
+@pytest.mark.parametrize("stand_in", list(ADAPTERS), indirect=True)
 def test_adapter_equals_quadratic_for_presets(stand_in: str) -> None:
     sizes = [f"model.{size}={value}" for size, value in designs.SIZES.items()]
     for preset in PRESETS[stand_in]:
@@ -91,15 +91,15 @@ def test_autocast_gives_the_kernel_half_precision_and_returns_full(stand_in: str
 
 
 def test_auto_takes_only_what_is_proven() -> None:
-    assert set(AUTO_KERNELS) <= PRESETS.keys()
+    assert set(AUTO_ADAPTERS) <= PRESETS.keys()
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("heads", [2, 8])
-@pytest.mark.parametrize("name", list(KERNELS))
+@pytest.mark.parametrize("name", list(ADAPTERS))
 def test_kernel_equals_quadratic_on_a_gpu(name: str, heads: int) -> None:
-    if KERNELS[name].absence is not None:
-        pytest.skip(f"{name}: {KERNELS[name].absence}")
+    if ADAPTERS[name].absence is not None:
+        pytest.skip(f"{name}: {ADAPTERS[name].absence}")
     sizes = ["model.d_model=64", "model.n_state=64", "model.d_value=64", f"model.n_heads={heads}"]
     for preset in PRESETS[name]:
         made = build_mixer(compose([*f"model={preset}".split(), *sizes])).cuda()

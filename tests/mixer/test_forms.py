@@ -5,9 +5,9 @@ import itertools
 import pytest
 import torch
 
-from coefdyn.mixer import linear, tiles
-from coefdyn.training.build import DESIGN_SLOTS
-from coefdyn.training.config import options
+from coefdyn.config.build import DESIGN_SLOTS
+from coefdyn.config.compose import options
+from coefdyn.mixer.forms.choice import linear, tiles
 from tests import designs
 
 

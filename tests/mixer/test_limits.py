@@ -9,12 +9,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from coefdyn.mixer.design import Design, Projected
-from coefdyn.mixer.evolution import Evolution
-from coefdyn.mixer.normalization import Mlstm, Normalization, One, Rows, RowSum
-from coefdyn.mixer.readout import Exp, Identity, Kernel, Readout, Relu, Softplus
-from coefdyn.mixer.scaling import InverseSqrt, Scaling
-from coefdyn.mixer.scaling import One as Unscaled
-from coefdyn.mixer.transition import Transition
+from coefdyn.mixer.slots.evolution import Evolution
+from coefdyn.mixer.slots.normalization import Mlstm, Normalization, One, Rows, RowSum
+from coefdyn.mixer.slots.readout import Exp, Identity, Kernel, Readout, Relu, Softplus
+from coefdyn.mixer.slots.scaling import InverseSqrt, Scaling
+from coefdyn.mixer.slots.scaling import One as Unscaled
+from coefdyn.mixer.slots.transition import Transition
 from tests import designs
 
 WIDTH, MODEL = 4, 3

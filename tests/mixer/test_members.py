@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from coefdyn.mixer.level_sets import level_set
-from coefdyn.mixer.normalization import Rows
-from coefdyn.mixer.readout import Kernel, Polynomial, ReluSquared
-from coefdyn.training.config import options
+from coefdyn.config.compose import options
+from coefdyn.mixer.slots.level_sets import level_set
+from coefdyn.mixer.slots.normalization import Rows
+from coefdyn.mixer.slots.readout import Kernel, Polynomial, ReluSquared
 from tests import designs
 
 READOUTS = options("model/readout")

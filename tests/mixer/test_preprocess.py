@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from coefdyn.mixer.preprocess import ShortConv
+from coefdyn.mixer.slots.preprocess import ShortConv
 
 
 def test_shifted_sums_equal_a_grouped_convolution() -> None:

@@ -7,12 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from coefdyn.config.build import build_mixer
+from coefdyn.config.compose import compose, options
 from coefdyn.mixer.design import Design, Projected
-from coefdyn.mixer.evolution import Constant, Evolution, Householder
-from coefdyn.mixer.readout import Polynomial
-from coefdyn.mixer.transition import Transition
-from coefdyn.training.build import build_mixer
-from coefdyn.training.config import compose, options
+from coefdyn.mixer.slots.evolution import Constant, Evolution, Householder
+from coefdyn.mixer.slots.readout import Polynomial
+from coefdyn.mixer.slots.transition import Transition
 from tests import designs
 
 PRESETS = options("model")

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from coefdyn.cli.check import main
+from coefdyn.cli.train import main as train
+from coefdyn.config.compose import CONF, compose
 from coefdyn.errors import ConfigError
 from coefdyn.principles.check import Line, Report, check
-from coefdyn.principles.command import main
 from coefdyn.principles.measure import score_variance
-from coefdyn.training.command import main as train
-from coefdyn.training.config import CONF, compose
 
 PRINCIPLES = ("P1", "P2", "P2.1", "P2.2", "P3", "P4", "P5", "P6")
 # p: pass, w: warn, b: break; in the order of PRINCIPLES
@@ -123,7 +123,7 @@ def test_a_fixed_householder_still_turns_keys_by_the_input() -> None:
 
 @pytest.mark.slow
 def test_every_choice_can_be_checked() -> None:
-    from coefdyn.training.config import options
+    from coefdyn.config.compose import options
 
     for slot in ("evolution", "readout", "normalization"):
         for name in options(f"model/{slot}"):
@@ -184,7 +184,7 @@ def test_training_warns_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_the_check_does_not_import_lightning() -> None:
     code = (
-        "import sys; from coefdyn.principles.command import main; main(['model=gla']); "
+        "import sys; from coefdyn.cli.check import main; main(['model=gla']); "
         "assert 'lightning' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=CONF.parent, capture_output=True)

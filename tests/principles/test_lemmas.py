@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from coefdyn.mixer.definition import sequence_model
-from coefdyn.mixer.features import feature_widths, linear_terms
-from coefdyn.mixer.readout import Exp, Polynomial, Relu, Sigmoid, Softplus
-from coefdyn.mixer.transition import Transition
+from coefdyn.mixer.forms.features import feature_widths, linear_terms
+from coefdyn.mixer.slots.readout import Exp, Polynomial, Relu, Sigmoid, Softplus
+from coefdyn.mixer.slots.transition import Transition
 
 FEW = settings(max_examples=25, deadline=None)
 SEEDS = st.integers(0, 2**31)

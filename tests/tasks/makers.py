@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from coefdyn.tasks.compression import Compression
-from coefdyn.tasks.fuzzy_recall import FuzzyRecall
-from coefdyn.tasks.in_context_recall import InContextRecall
-from coefdyn.tasks.memorization import Memorization
-from coefdyn.tasks.selective_copying import SelectiveCopying
+from coefdyn.tasks.mad.compression import Compression
+from coefdyn.tasks.mad.fuzzy_recall import FuzzyRecall
+from coefdyn.tasks.mad.in_context_recall import InContextRecall
+from coefdyn.tasks.mad.memorization import Memorization
+from coefdyn.tasks.mad.selective_copying import SelectiveCopying
 from coefdyn.tasks.task import Task
 
 N = 3000

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from coefdyn.errors import ConfigError
-from coefdyn.tasks.in_context_recall import InContextRecall
-from coefdyn.tasks.memorization import Memorization
-from coefdyn.tasks.selective_copying import SelectiveCopying
+from coefdyn.tasks.mad.in_context_recall import InContextRecall
+from coefdyn.tasks.mad.memorization import Memorization
+from coefdyn.tasks.mad.selective_copying import SelectiveCopying
 from coefdyn.tasks.source import identity, load
 from coefdyn.tasks.task import Examples, Split
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from coefdyn.tasks.memorization import Memorization
+from coefdyn.tasks.mad.memorization import Memorization
 from coefdyn.tasks.task import IGNORE, Examples
 from tests.tasks import reference
 from tests.tasks.makers import MAKERS, N, compression, copying, fuzzy, memorization, recall

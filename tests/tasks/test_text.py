@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from coefdyn.errors import ConfigError
-from coefdyn.tasks.corpus import rows_of_text
-from coefdyn.tasks.gpt2 import gpt2
-from coefdyn.tasks.prepare import prepare
+from coefdyn.runs.batches import BlockBatches
 from coefdyn.tasks.task import IGNORE
-from coefdyn.tasks.wikitext import Blocks
-from coefdyn.training.batches import BlockBatches
+from coefdyn.tasks.text.corpus import rows_of_text
+from coefdyn.tasks.text.gpt2 import gpt2
+from coefdyn.tasks.text.prepare import prepare
+from coefdyn.tasks.text.wikitext import Blocks
 from tests.tasks.texts import TEXT
 
 REAL = os.environ.get("COEFDYN_TEXT")  # a directory with gpt2/ and wikitext-2/raw/, as in CI none

@@ -7,10 +7,10 @@ from functools import partial
 import torch
 
 from coefdyn.benchmarks.measure import Result, interleaved_medians, result
-from coefdyn.mixer.backends import KERNELS
+from coefdyn.config.build import build_mixer
+from coefdyn.config.compose import compose
+from coefdyn.mixer.backends import ADAPTERS
 from coefdyn.mixer.sequence_mixer import SequenceMixer
-from coefdyn.training.build import build_mixer
-from coefdyn.training.config import compose
 
 SUITE = "kernels"
 PRESETS = ("softmax_attention", "relu_attention", "gla", "mamba2", "gated_deltanet")
@@ -24,7 +24,7 @@ SHAPES = {  # batch, length, heads
 def run(repeats: int) -> Iterator[Result]:
     """On a GPU in bfloat16, as trainer=cuda does; on a CPU in float32."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    for name, kernel in KERNELS.items():
+    for name, kernel in ADAPTERS.items():
         if kernel.absence is not None:
             print(f"{name} is not measured: {kernel.absence}", file=sys.stderr)
     for shape, (batch, length, heads) in SHAPES.items():
@@ -43,7 +43,7 @@ def run(repeats: int) -> Iterator[Result]:
 
 def _serving(mixer: SequenceMixer, x: torch.Tensor) -> Iterator[str]:
     """The backends that compute this mixer here; one that fails says so and is left out."""
-    usable = [name for name, kernel in KERNELS.items() if kernel.absence is None]
+    usable = [name for name, kernel in ADAPTERS.items() if kernel.absence is None]
     for name in ("quadratic", "linear", *usable):
         try:
             mixer.backend = name

@@ -7,13 +7,13 @@ from functools import partial
 import pandas as pd
 import torch
 
-from coefdyn.analysis.fits import slope
-from coefdyn.analysis.store import LENGTHS, Shelf
-from coefdyn.analysis.tables import LENGTH_COLUMNS, write_table
 from coefdyn.benchmarks.measure import Result, interleaved_medians, result
+from coefdyn.config.build import build_mixer
+from coefdyn.config.compose import CONF, compose
 from coefdyn.mixer.sequence_mixer import SequenceMixer
-from coefdyn.training.build import build_mixer
-from coefdyn.training.config import CONF, compose
+from coefdyn.results.files import LENGTHS, Shelf
+from coefdyn.results.statistics import slope
+from coefdyn.results.tables import LENGTH_COLUMNS, write_table
 
 SUITE = "lengths"
 GRID = [round(2 ** (k / 2)) for k in range(18, 29)]  # 512 to 16384

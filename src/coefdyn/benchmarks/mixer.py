@@ -8,18 +8,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from coefdyn.analysis.style import PRESETS
 from coefdyn.benchmarks.measure import Result, Run, interleaved_medians, peak_megabytes, result
+from coefdyn.config.build import build_mixer, build_slot
+from coefdyn.config.compose import compose, options
 from coefdyn.mixer.design import Design, Projected
-from coefdyn.mixer.evolution import Evolution
-from coefdyn.mixer.linear import linear_form
-from coefdyn.mixer.normalization import RowSum
-from coefdyn.mixer.readout import Exp, Readout, Relu, Sigmoid, Softplus
-from coefdyn.mixer.scaling import InverseSqrt
+from coefdyn.mixer.forms.linear import linear_form
 from coefdyn.mixer.sequence_mixer import MixerState, SequenceMixer
-from coefdyn.mixer.transition import Transition
-from coefdyn.training.build import build_mixer, build_slot
-from coefdyn.training.config import compose, options
+from coefdyn.mixer.slots.evolution import Evolution
+from coefdyn.mixer.slots.normalization import RowSum
+from coefdyn.mixer.slots.readout import Exp, Readout, Relu, Sigmoid, Softplus
+from coefdyn.mixer.slots.scaling import InverseSqrt
+from coefdyn.mixer.slots.transition import Transition
+from coefdyn.plot.style import PRESETS
 
 SUITE = "mixer"
 BATCH, HEADS, LENGTH, WIDTH = 128, 16, 128, 8

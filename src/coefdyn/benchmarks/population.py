@@ -14,12 +14,12 @@ from coefdyn.benchmarks.measure import (
     result_of_pairs,
 )
 from coefdyn.benchmarks.training import bare_steps
-from coefdyn.training.build import build
-from coefdyn.training.config import Config, compose, settings
-from coefdyn.training.kinship import is_fused
-from coefdyn.training.population import train_population
-from coefdyn.training.prepared import prepare
-from coefdyn.training.stack import Stack
+from coefdyn.config.build import build
+from coefdyn.config.compose import Config, compose, settings
+from coefdyn.runs.population.fusing import is_fused
+from coefdyn.runs.population.stacked import Stack
+from coefdyn.runs.population.training import train_population
+from coefdyn.runs.setup import set_up
 
 SUITE = "population"
 MEMBERS = 10
@@ -64,7 +64,7 @@ class Pair:
 
     def __init__(self, overrides: list[str]) -> None:
         self.config: Config = compose(overrides)
-        prepared = prepare(self.config)
+        prepared = set_up(self.config)
         size = prepared.trainer.batch_size
         make = partial(prepared.data.training_batches, size, torch.device("cpu"), 0)
         self.inputs, self.targets = next(iter(make()))

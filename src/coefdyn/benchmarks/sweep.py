@@ -10,10 +10,10 @@ from pathlib import Path
 from statistics import median
 
 from coefdyn.benchmarks.measure import Result, result
-from coefdyn.experiments.grid import plan
-from coefdyn.training.claim import owner_of
-from coefdyn.training.config import CONF, options
-from coefdyn.training.record import read_record
+from coefdyn.config.compose import CONF, options
+from coefdyn.config.grid import plan
+from coefdyn.runs.lock import owner_of
+from coefdyn.runs.record import read_record
 
 SUITE = "sweep"
 RUNS, JOBS = 200, 2

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from functools import partial
 
 from coefdyn.benchmarks.measure import Result, interleaved_medians, result
+from coefdyn.config.build import build_task
+from coefdyn.config.compose import compose, options
 from coefdyn.tasks.task import Task
-from coefdyn.training.build import build_task
-from coefdyn.training.config import compose, options
 
 SUITE = "tasks"
 BARS = {"fuzzy_recall": 2.0}  # seconds; the others 0.5

@@ -15,14 +15,14 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 
 from coefdyn.benchmarks.measure import Result, result, result_of_pairs
+from coefdyn.config.build import build, build_optimizer
+from coefdyn.config.compose import CONF, Config, compose
+from coefdyn.runs.batches import Resumable
+from coefdyn.runs.checkpoint import KeepProgress
+from coefdyn.runs.loop import Training, cosine
+from coefdyn.runs.record import read_record
+from coefdyn.runs.setup import set_up
 from coefdyn.tasks.task import IGNORE
-from coefdyn.training.batches import Resumable
-from coefdyn.training.build import build, build_optimizer
-from coefdyn.training.checkpoint import KeepProgress
-from coefdyn.training.config import CONF, Config, compose
-from coefdyn.training.module import Training, cosine
-from coefdyn.training.prepared import prepare
-from coefdyn.training.record import read_record
 
 SUITE = "training"
 OVERHEAD_BAR = 3.0  # seconds
@@ -41,7 +41,7 @@ def throughput(scale: str, changes: list[str], repeats: int, bar: float) -> Resu
     """Epochs of a run, checkpoints and metrics file included, against epochs of a bare loop."""
     epochs = ["trainer.max_epochs=" + str(repeats + 2), f"trainer.test_every={repeats + 2}"]
     config = compose([f"scale={scale}", *changes, *epochs])
-    prepared = prepare(config)
+    prepared = set_up(config)
     settings, device = prepared.trainer, torch.device("cpu")
     batches = partial(prepared.data.training_batches, settings.batch_size, device, 0)
     module = Training(

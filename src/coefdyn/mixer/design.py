@@ -8,17 +8,17 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from coefdyn.mixer import definition
-from coefdyn.mixer.evolution import Evolution
-from coefdyn.mixer.features import commutes, linear_terms, obstacle
-from coefdyn.mixer.linear import linear_form
-from coefdyn.mixer.noncommuting import noncommuting_form
-from coefdyn.mixer.normalization import Normalization, Rows
-from coefdyn.mixer.quadratic import quadratic_form
-from coefdyn.mixer.readout import Identity, Readout
-from coefdyn.mixer.recurrent import recurrent_step
-from coefdyn.mixer.scaling import Scaling
-from coefdyn.mixer.tiles import Inputs, coefficients
-from coefdyn.mixer.transition import Transition
+from coefdyn.mixer.forms.features import commutes, linear_terms, obstacle
+from coefdyn.mixer.forms.linear import linear_form
+from coefdyn.mixer.forms.noncommuting import noncommuting_form
+from coefdyn.mixer.forms.quadratic import quadratic_form
+from coefdyn.mixer.forms.recurrent import recurrent_step
+from coefdyn.mixer.forms.tiles import Inputs, coefficients
+from coefdyn.mixer.slots.evolution import Evolution
+from coefdyn.mixer.slots.normalization import Normalization, Rows
+from coefdyn.mixer.slots.readout import Identity, Readout
+from coefdyn.mixer.slots.scaling import Scaling
+from coefdyn.mixer.slots.transition import Transition
 
 OutputClass = Literal["convex", "conical", "affine", "linear"]
 

@@ -10,21 +10,21 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from coefdyn.mixer.backends import KERNELS
-from coefdyn.mixer.backends.kernel import Kernel
+from coefdyn.mixer.backends import ADAPTERS
+from coefdyn.mixer.backends.adapter import Adapter
 from coefdyn.mixer.design import Design, DesignState, OutputClass, Projected
-from coefdyn.mixer.evolution import Evolution
-from coefdyn.mixer.forms import FORMS, cheapest_form
-from coefdyn.mixer.normalization import Normalization
-from coefdyn.mixer.preprocess import Preprocess
-from coefdyn.mixer.readout import Readout
-from coefdyn.mixer.scaling import Scaling
+from coefdyn.mixer.forms.choice import FORMS, cheapest_form
 from coefdyn.mixer.shapes import check_input, head_width
+from coefdyn.mixer.slots.evolution import Evolution
+from coefdyn.mixer.slots.normalization import Normalization
+from coefdyn.mixer.slots.preprocess import Preprocess
+from coefdyn.mixer.slots.readout import Readout
+from coefdyn.mixer.slots.scaling import Scaling
 
 log = logging.getLogger(__name__)
 
 # What auto may take, in this order.
-AUTO_KERNELS = ("sdpa", "fla")
+AUTO_ADAPTERS = ("sdpa", "fla")
 # Width of a head from which sdpa is faster than the quadratic form on a CPU: at 8 it takes up to
 # twice the time, from 16 to 128 between 0.7 and 1.1 of it, at lengths from 32 to 1024.
 WIDE = 16
@@ -43,7 +43,7 @@ class MixerState:
 class SequenceMixer(nn.Module):
     """q, k, v = preprocess(W_Q x, W_K x, W_V x), then y of `Design`, heads side by side.
 
-    `backend` is a form, a kernel of backends/, or auto: the first of `AUTO_KERNELS` that computes
+    `backend` is a form, a kernel of backends/, or auto: the first of `AUTO_ADAPTERS` that computes
     the design, pays off and passes a trial; else the cheaper of quadratic and linear for the
     length at hand.
     `unit_qk` makes every q_i and k_j a unit vector.
@@ -69,7 +69,7 @@ class SequenceMixer(nn.Module):
         self.d_model, self.n_heads, self.unit_qk = d_model, n_heads, unit_qk
         self.design = Design(evolution, scaling, readout, normalization)
         self.backend = backend
-        self.may_use_kernels = True  # they do not work under torch.func
+        self.may_use_adapters = True  # they do not work under torch.func
         self._trials: dict[tuple[str, torch.device, torch.dtype | None], bool] = {}
         self.form_used: str | None = None
         # One projection, split afterwards: q, k, v, and z where A_t has a direction of its own.
@@ -87,8 +87,8 @@ class SequenceMixer(nn.Module):
         form = self._form(x, half)
         with torch.autocast(x.device.type, enabled=False):
             given = self.projected(x)
-            if form in KERNELS:
-                y = KERNELS[form](self.design, given, half)
+            if form in ADAPTERS:
+                y = ADAPTERS[form](self.design, given, half)
             else:
                 y = {
                     "quadratic": self.design.quadratic,
@@ -146,7 +146,7 @@ class SequenceMixer(nn.Module):
 
     @backend.setter
     def backend(self, backend: str) -> None:
-        known = ("auto", *FORMS, *KERNELS)
+        known = ("auto", *FORMS, *ADAPTERS)
         if backend not in known:
             raise ValueError(
                 f"model.backend={backend} is not known; choose from {', '.join(known)}"
@@ -154,24 +154,24 @@ class SequenceMixer(nn.Module):
         obstacle = None
         if backend == "linear":
             obstacle = self.design.recurrence_obstacle
-        elif backend in KERNELS:
-            obstacle = KERNELS[backend].obstacle(self.design)
+        elif backend in ADAPTERS:
+            obstacle = ADAPTERS[backend].obstacle(self.design)
         if obstacle is not None:
             raise ValueError(
                 f"model.backend={backend} cannot serve this design: {obstacle}; "
                 "use auto or quadratic"
             )
-        if backend in KERNELS and KERNELS[backend].absence is not None:
+        if backend in ADAPTERS and ADAPTERS[backend].absence is not None:
             raise ValueError(
                 f"model.backend={backend} cannot be used on this machine: "
-                f"{KERNELS[backend].absence}; use auto"
+                f"{ADAPTERS[backend].absence}; use auto"
             )
         self._backend = backend
 
     def _form(self, x: Float[Tensor, "b t d"], half: torch.dtype | None) -> str:
         form = self.backend
-        if form == "auto" or (form in KERNELS and not self.may_use_kernels):
-            form = self._fitting_kernel(x.device, half) or cheapest_form(
+        if form == "auto" or (form in ADAPTERS and not self.may_use_adapters):
+            form = self._fitting_adapter(x.device, half) or cheapest_form(
                 self.design.evolution, self.design.readout, x.shape[1], self.width, self.value_width
             )
             if form != self.form_used:
@@ -179,13 +179,13 @@ class SequenceMixer(nn.Module):
         self.form_used = form
         return form
 
-    def _fitting_kernel(self, device: torch.device, half: torch.dtype | None) -> str | None:
+    def _fitting_adapter(self, device: torch.device, half: torch.dtype | None) -> str | None:
         """The kernel for auto, if there is one; packages are imported only where they would be."""
-        if not self.may_use_kernels:
+        if not self.may_use_adapters:
             return None
         width = max(self.width, self.value_width)
-        for name in AUTO_KERNELS:
-            kernel = KERNELS[name]
+        for name in AUTO_ADAPTERS:
+            kernel = ADAPTERS[name]
             if kernel.obstacle(self.design) or kernel.misfit(self.design, width, device, half):
                 continue
             if not self._pays(name, device, half) or kernel.absence:
@@ -204,7 +204,7 @@ class SequenceMixer(nn.Module):
             return half is None and self.width >= WIDE
         return name == "sdpa" or (half is not None and not self.design.normalization.uses_row_sum)
 
-    def _agrees(self, kernel: Kernel, device: torch.device, half: torch.dtype | None) -> bool:
+    def _agrees(self, kernel: Adapter, device: torch.device, half: torch.dtype | None) -> bool:
         """Whether the kernel does on this machine what the quadratic form does, both ways."""
         own = torch.Generator().manual_seed(0)  # the run's numbers are not to be touched
         shapes = (self.d_model,), (self.n_heads, self.value_width)

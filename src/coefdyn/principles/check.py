@@ -6,8 +6,9 @@ from typing import Literal
 
 from torch import nn
 
+from coefdyn.config.compose import Config
 from coefdyn.mixer.design import Design
-from coefdyn.mixer.features import feature_widths
+from coefdyn.mixer.forms.features import feature_widths
 from coefdyn.principles.measure import (
     LENGTHS,
     Trend,
@@ -18,7 +19,6 @@ from coefdyn.principles.measure import (
     score_variance,
     spectrum,
 )
-from coefdyn.training.config import Config
 
 Verdict = Literal["pass", "warn", "break"]
 EPS = 1e-3  # near zero

@@ -15,11 +15,11 @@ from jaxtyping import Float
 from omegaconf import OmegaConf
 from torch import Tensor
 
+from coefdyn.config.build import build_mixer
+from coefdyn.config.compose import Config, settings
 from coefdyn.mixer.design import Projected
 from coefdyn.mixer.sequence_mixer import SequenceMixer
-from coefdyn.mixer.transition import Transition
-from coefdyn.training.build import build_mixer
-from coefdyn.training.config import Config, settings
+from coefdyn.mixer.slots.transition import Transition
 
 HEAD_DIMENSIONS = (16, 64, 256, 1024)
 LENGTHS = (32, 64, 128, 256)

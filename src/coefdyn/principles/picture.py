@@ -9,10 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from coefdyn.analysis.coefficients import blocks_of
-from coefdyn.analysis.style import BLUE, GREY, PAGE, RED, paper_style
+from coefdyn.config.build import build
+from coefdyn.config.compose import Config
 from coefdyn.errors import ConfigError
-from coefdyn.mixer.readout import Readout
+from coefdyn.mixer.slots.readout import Readout
+from coefdyn.model.coefficient_statistics import blocks_of
+from coefdyn.plot.style import BLUE, GREY, PAGE, RED, paper_style
 from coefdyn.principles.check import EPS, Report
 from coefdyn.principles.measure import (
     Trend,
@@ -23,8 +25,6 @@ from coefdyn.principles.measure import (
     score_variance,
     spectrum,
 )
-from coefdyn.training.build import build
-from coefdyn.training.config import Config
 
 COLOURS = {"pass": "#009E73", "warn": "#B8860B", "break": "#D55E00"}
 STEPS = 32

@@ -8,16 +8,16 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from coefdyn.mixer.backends.kernel import Kernel, linear_obstacle, padded
+from coefdyn.mixer.backends.adapter import Adapter, linear_obstacle, padded
 from coefdyn.mixer.design import Design, Projected, Stream
-from coefdyn.mixer.features import linear_terms
-from coefdyn.mixer.scaling import Strength
-from coefdyn.mixer.transition import Transition
+from coefdyn.mixer.forms.features import linear_terms
+from coefdyn.mixer.slots.scaling import Strength
+from coefdyn.mixer.slots.transition import Transition
 
 Parts = tuple[Float[Tensor, "b t h n"], Float[Tensor, "b t h n"], Float[Tensor, "b t h p"]]
 
 
-class Fla(Kernel):
+class Fla(Adapter):
     """Linear attention, its decays per head and per channel, and Householders.
 
     A delta rule is what the package has a kernel of its own for; any other Householder is a

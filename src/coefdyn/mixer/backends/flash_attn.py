@@ -8,11 +8,11 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from coefdyn.mixer.backends.kernel import Kernel, softmax_obstacle
+from coefdyn.mixer.backends.adapter import Adapter, softmax_obstacle
 from coefdyn.mixer.design import Design, Projected, Stream
 
 
-class FlashAttn(Kernel):
+class FlashAttn(Adapter):
     """Softmax attention, flash_attn.flash_attn_func."""
 
     name = "flash_attn"

@@ -9,12 +9,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from coefdyn.mixer.backends.kernel import Kernel, attention_obstacle, padded
+from coefdyn.mixer.backends.adapter import Adapter, attention_obstacle, padded
 from coefdyn.mixer.design import Design, Projected, Stream
-from coefdyn.mixer.readout import Readout
+from coefdyn.mixer.slots.readout import Readout
 
 
-class FlexAttention(Kernel):
+class FlexAttention(Adapter):
     """torch.nn.attention.flex_attention with score_mod = log phi.
 
     It returns y in units of the row's sum, and the logarithm of that: with both, any eta can be

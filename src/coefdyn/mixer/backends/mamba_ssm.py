@@ -7,16 +7,16 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from coefdyn.mixer.backends.kernel import Kernel, linear_obstacle, padded
+from coefdyn.mixer.backends.adapter import Adapter, linear_obstacle, padded
 from coefdyn.mixer.design import Design, Projected, Stream
-from coefdyn.mixer.evolution import Mamba2Decay
-from coefdyn.mixer.features import linear_terms
-from coefdyn.mixer.scaling import StepSize
+from coefdyn.mixer.forms.features import linear_terms
+from coefdyn.mixer.slots.evolution import Mamba2Decay
+from coefdyn.mixer.slots.scaling import StepSize
 
 CHUNK = 256  # steps, as in the package's own Mamba-2
 
 
-class MambaSsm(Kernel):
+class MambaSsm(Adapter):
     """A_t = exp(-Delta_t A) with one A per head: mamba_chunk_scan_combined."""
 
     name = "mamba_ssm"

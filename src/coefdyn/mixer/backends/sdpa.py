@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from coefdyn.mixer.backends.kernel import Kernel, softmax_obstacle
+from coefdyn.mixer.backends.adapter import Adapter, softmax_obstacle
 from coefdyn.mixer.design import Design, Projected, Stream
 
 
-class Sdpa(Kernel):
+class Sdpa(Adapter):
     """Softmax attention, torch.nn.functional.scaled_dot_product_attention."""
 
     name = "sdpa"

@@ -1,1 +1,0 @@
-"""From trained models and records to numbers, tables and figures."""

@@ -1,0 +1,102 @@
+"""The command line of scripts/train.py."""
+
+import contextlib
+import logging
+import signal
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from coefdyn.allocator import keep_freed_memory
+from coefdyn.config.compose import Config, compose, multirun, one_sentence
+from coefdyn.errors import ConfigError
+from coefdyn.principles.check import check
+from coefdyn.runs.lock import LockedError, LostLockError
+from coefdyn.runs.population.fusing import listed_members
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit code: 0 if every run is recorded (a divergence is a result), 1 if not."""
+    warnings.filterwarnings("ignore", module=r"lightning\.")  # about its own insides
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    try:
+        if any(argument.startswith("-") for argument in arguments):  # -m, --help, --cfg, ...
+            return multirun(arguments, train)
+        return train(compose(arguments))
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def train(config: Config) -> int:
+    """One run; says where its record is. Of several processes only the first says anything."""
+    from lightning.pytorch.utilities.exceptions import SIGTERMException  # takes seconds
+
+    from coefdyn.runs.processes import rank_here
+    from coefdyn.runs.run import run_one
+
+    keep_freed_memory()
+    quiet = _distributed(config) and rank_here() > 0
+    if quiet:
+        logging.getLogger("coefdyn").setLevel(logging.CRITICAL)
+    else:
+        _warn(config)
+    try:
+        members = listed_members(config)
+        if len(members) > 1:
+            return _train_members(members)
+        said, code = summary(members[0], run_one(members[0])), 0
+    except (ConfigError, LockedError, LostLockError) as error:
+        said, code = f"error: {error}", 1
+    except SIGTERMException:
+        said, code = "asked to end; the same command goes on", 128 + signal.SIGTERM
+    if not quiet:
+        print(said, file=sys.stderr if code else sys.stdout, flush=True)
+    return code
+
+
+def _train_members(members: Sequence[Config]) -> int:
+    """A population; says where each record is, and why some are not there."""
+    from coefdyn.runs.population.training import train_population
+
+    code = 0
+    for config, ending in zip(members, train_population(members), strict=True):
+        if isinstance(ending, Exception):
+            print(f"error: {one_sentence(ending)}", file=sys.stderr)
+            code = 1
+        else:
+            print(summary(config, ending), flush=True)
+    return code
+
+
+def _distributed(config: Config) -> bool:
+    return OmegaConf.select(config.values, "trainer.devices.strategy") == "ddp"
+
+
+def _warn(config: Config) -> None:
+    """One line if the design breaks a principle; it may be what the run is to show."""
+    if config.values.get("check") is False:
+        return
+    with contextlib.suppress(ConfigError):  # the run itself will say what is wrong
+        broken = check(config).broken
+        said = "; ".join(f"{line.principle}: {line.reason} ({line.number})" for line in broken)
+        if said:
+            print(f"warning: this design breaks {said}; check=false is silent", file=sys.stderr)
+
+
+def summary(config: Config, record: dict[str, Any]) -> str:
+    values = record["metrics"]
+    status = record["status"]
+    if record["diverged_at_step"] is not None:
+        status += f" at step {record['diverged_at_step']}"
+    lines = [f"{record['run_id']} {status} after {record['epochs']} epochs"]
+    lines += [f"  {name:<20} {value:.4f}" for name, value in values.items() if value is not None]
+    lines += [f"  {'chance':<20} {record['chance']:.4f}"]
+    if record["coefficients"] is not None:
+        share = record["coefficients"]["near_zero"]
+        lines += [f"  {'near-zero fraction':<20} {share:.4f}"]
+    lines += [f"  {config.values.paths.results}/runs/{record['run_id']}/record.json"]
+    return "\n".join(lines)

@@ -1,1 +1,0 @@
-"""Many runs: which they are, what is done, and who does the rest."""

@@ -1,0 +1,123 @@
+"""What every adapter to a kernel is."""
+
+import importlib
+import importlib.util
+from functools import cached_property
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from coefdyn.mixer.design import Design, Projected, Stream
+
+NARROWEST = 16  # what the matrix products of Triton take; narrower heads are padded
+
+
+class Adapter:
+    """y by a package's own code, for the designs without an `obstacle`.
+
+    `module` is imported when the kernel is first needed, never before. `needs_cuda`: it runs on
+    CUDA devices only.
+    """
+
+    name: str
+    module: str
+    package: str  # what pip installs it as
+    needs_cuda = True
+
+    def obstacle(self, design: Design) -> str | None:
+        """Why it cannot compute this design, or None if it can."""
+        raise NotImplementedError
+
+    def needs_half(self, design: Design) -> bool:
+        """Whether it computes this design in bfloat16 (or float16) only."""
+        return False
+
+    def widest(self, design: Design) -> int | None:
+        """The largest width of a head that it takes, if there is one."""
+        return None
+
+    def functions(self, module: Any) -> Any:
+        """What is called, out of the imported module; ImportError or AttributeError if missing."""
+        raise NotImplementedError
+
+    def output(
+        self, design: Design, given: Projected, stream: Stream, dtype: torch.dtype
+    ) -> Float[Tensor, "b h t p"]:
+        """y; q, k and v go to the package in `dtype`, log decays as they are."""
+        raise NotImplementedError
+
+    @cached_property
+    def call(self) -> Any:
+        """The package's functions, imported."""
+        return self.functions(importlib.import_module(self.module))
+
+    @cached_property
+    def absence(self) -> str | None:
+        """Why this machine cannot use it, or None if it can."""
+        if importlib.util.find_spec(self.module.partition(".")[0]) is None:
+            return f"it is not installed (pip install {self.package})"
+        if self.needs_cuda and not torch.cuda.is_available():
+            return "it needs a CUDA device, and there is none"
+        try:
+            _ = self.call
+        except Exception as error:  # a package broken in any way is one that cannot be used
+            return f"it cannot be imported: {' '.join(str(error).split())}"
+        return None
+
+    def misfit(
+        self, design: Design, width: int, device: torch.device, half: torch.dtype | None
+    ) -> str | None:
+        """Why it cannot compute this design with heads of this width, on `device` and with autocast
+        to `half`."""
+        if self.needs_cuda and device.type != "cuda":
+            return (
+                f"it needs a CUDA device, but the model is on the {device.type} (use trainer=cuda)"
+            )
+        if self.needs_half(design) and half is None:
+            return "it computes this design in bfloat16 only (use trainer.precision=bf16-mixed)"
+        limit = self.widest(design)
+        if limit is not None and width > limit:
+            return f"it takes heads of at most {limit} channels, and these have {width}"
+        return None
+
+    def __call__(
+        self, design: Design, given: Projected, half: torch.dtype | None
+    ) -> Float[Tensor, "b h t p"]:
+        width = max(given.q.shape[-1], given.v.shape[-1])
+        why = self.misfit(design, width, given.x.device, half)
+        if why is not None:
+            raise ValueError(f"model.backend={self.name} cannot be used: {why}")
+        y = self.output(design, given, design.prepare(given), half or given.q.dtype)
+        return y.to(given.v.dtype)
+
+
+def attention_obstacle(design: Design) -> str | None:
+    """What stands in the way of every kernel of attention: they know A_t = I alone."""
+    if design.evolution.has_decay or design.evolution.has_direction:
+        return "it serves A_t = I alone"
+    if design.uses_units:
+        return "the design's b_j may overflow, and is kept as a logarithm"
+    return None
+
+
+def softmax_obstacle(design: Design) -> str | None:
+    """Why the design is not softmax attention, or None if it is."""
+    if not (design.readout.exponential and design.normalization.sums_to_one):
+        return "it serves phi = exp with eta = row_sum alone"
+    return attention_obstacle(design)
+
+
+def linear_obstacle(design: Design) -> str | None:
+    """What stands in the way of every kernel of linear recurrences."""
+    if design.readout.feature_map is None and design.readout.polynomial != (0.0, 1.0):
+        return "it serves phi = identity, or a kernel readout such as kernel_relu, alone"
+    return design.recurrence_obstacle
+
+
+def padded(x: Float[Tensor, "*b n"]) -> Float[Tensor, "*b m"]:
+    """To an even width of at least `NARROWEST`, with zeros, which change no product."""
+    width = x.shape[-1]
+    return F.pad(x, (0, max(NARROWEST, width + width % 2) - width))

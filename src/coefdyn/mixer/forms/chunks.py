@@ -1,0 +1,138 @@
+"""A sequence cut into chunks of steps: what a chunk does to keys that come from before it.
+
+Let M hold keys (or keys times values) as they stand at the start of a chunk. Then, whatever the
+structure of A_t, the chunk reads M through effective queries, leaves it changed by a decay and an
+erasure of low rank, and adds its own keys:
+
+    scores of earlier keys   query M
+    scores inside the chunk  inside
+    M at the chunk's end     decay * M - write^T (erase M), and key^T besides
+
+The quadratic form carries the keys themselves from chunk to chunk, the linear form their sum with
+values; both see A_t only through this.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from coefdyn.mixer.forms.decayed_dot import decayed_dot
+from coefdyn.mixer.numerics import exp
+from coefdyn.mixer.slots.transition import Transition
+
+
+class Chunks(NamedTuple):
+    """g (batch, head) pairs, c chunks of s steps, key width n; see the module's docstring."""
+
+    query: Float[Tensor, "g c s n"]
+    key: Float[Tensor, "g c s n"]
+    inside: Float[Tensor, "g c s s"] | None
+    decay: Float[Tensor, "g c m"] | None
+    erase: Float[Tensor, "g c s n"] | None
+    write: Float[Tensor, "g c s n"] | None
+
+    def carrier(self, c: int) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """What `carry` needs of chunk c."""
+        parts = (self.decay, self.erase, self.write)
+        return tuple(part if part is None else part[:, c] for part in parts)  # type: ignore[return-value]
+
+
+def cut(x: Float[Tensor, "g t *m"], size: int) -> Float[Tensor, "g c s *m"]:
+    """Cut time into chunks of `size`, the last one padded with zeros."""
+    missing = -x.shape[1] % size
+    if missing:
+        x = F.pad(x, [0, 0] * (x.ndim - 2) + [0, missing])
+    return x.unflatten(1, (-1, size))
+
+
+def chunks_of_time(
+    q: Float[Tensor, "g t n"], k: Float[Tensor, "g t n"], transition: Transition, size: int
+) -> Chunks:
+    """Summarise every chunk; k are the scaled keys b_j k_j."""
+    query, key = cut(q, size), cut(k, size)
+    # Counted from each chunk's start, in float64: a long sum would cost float32 its last digits.
+    c = from_start = to_end = None
+    if transition.log_decay is not None:
+        c = cut(transition.log_decay, size).double().cumsum(-2)
+        from_start = exp(c.to(q.dtype))
+        to_end = exp((c[..., -1:, :] - c).to(q.dtype))
+    decay = None if from_start is None else from_start[..., -1, :]
+    if transition.direction is None or transition.strength is None:
+        return Chunks(
+            query=_times(query, from_start),
+            key=_times(key, to_end),
+            inside=decayed_dot(query, key, c),
+            decay=decay,
+            erase=None,
+            write=None,
+        )
+
+    w = cut(transition.direction, size)
+    beta = cut(transition.strength, size).unsqueeze(-1)
+    q_k, q_w = decayed_dot(query, key, c), decayed_dot(query, w, c)
+    w_k, w_w = decayed_dot(w, key, c), decayed_dot(w, w, c)
+    # Each step t takes beta_t w_t . (its input state) off along w_t; the solve untangles that
+    # the state has already lost what the earlier steps of the chunk took.
+    taken = torch.linalg.solve_triangular(
+        beta * w_w.tril(-1),
+        beta * torch.cat([w_k.tril(-1), _times(w, from_start)], dim=-1),
+        upper=False,
+        unitriangular=True,
+    )
+    taken_inside, erase = taken.split([size, w.shape[-1]], dim=-1)
+    write = _times(w, to_end)
+    return Chunks(
+        query=_times(query, from_start) - q_w @ erase,
+        key=_times(key, to_end) - taken_inside.mT @ write,
+        inside=q_k - q_w @ taken_inside,
+        decay=decay,
+        erase=erase,
+        write=write,
+    )
+
+
+def carry(
+    state: Float[Tensor, "*g n r"],
+    decay: Float[Tensor, "*g m"] | None,
+    erase: Float[Tensor, "*g s n"] | None,
+    write: Float[Tensor, "*g s n"] | None,
+) -> Float[Tensor, "*g n r"]:
+    """M at a chunk's end from M at its start."""
+    kept = _times(state, None if decay is None else decay.unsqueeze(-1))
+    return kept if erase is None or write is None else kept - write.mT @ (erase @ state)
+
+
+def carry_adjoint(
+    grad: Float[Tensor, "*g n r"],
+    decay: Float[Tensor, "*g m"] | None,
+    erase: Float[Tensor, "*g s n"] | None,
+    write: Float[Tensor, "*g s n"] | None,
+) -> Float[Tensor, "*g n r"]:
+    """The gradient at a chunk's start from the gradient at its end."""
+    return carry(grad, decay, write, erase)
+
+
+def carry_gradients(
+    state: Float[Tensor, "*g n r"],
+    grad: Float[Tensor, "*g n r"],
+    decay: Float[Tensor, "*g m"] | None,
+    erase: Float[Tensor, "*g s n"] | None,
+    write: Float[Tensor, "*g s n"] | None,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Gradients of decay, erase and write: M at a chunk's start, its gradient at the end."""
+    d_decay = d_erase = d_write = None
+    if decay is not None:
+        d_decay = (state * grad).sum(-1)
+        if decay.shape[-1] == 1:
+            d_decay = d_decay.sum(-1, keepdim=True)
+    if erase is not None and write is not None:
+        d_erase = -(write @ grad) @ state.mT
+        d_write = -(erase @ state) @ grad.mT
+    return d_decay, d_erase, d_write
+
+
+def _times(x: Tensor, factor: Tensor | None) -> Tensor:
+    return x if factor is None else x * factor

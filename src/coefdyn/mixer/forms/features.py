@@ -1,0 +1,83 @@
+"""Readouts as identity readouts on features: what makes a finite recurrent state possible."""
+
+from dataclasses import dataclass
+
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor
+
+from coefdyn.mixer.slots.evolution import Evolution
+from coefdyn.mixer.slots.readout import Readout
+from coefdyn.mixer.slots.transition import Transition
+
+
+@dataclass(frozen=True)
+class Term:
+    """One summand weight * (q . h) of alpha, q and h being features of the original ones."""
+
+    weight: float
+    q: Float[Tensor, "b h t m"]
+    k: Float[Tensor, "b h t m"]
+    transition: Transition
+
+
+def linear_terms(
+    readout: Readout,
+    q: Float[Tensor, "b h t n"],
+    k: Float[Tensor, "b h t n"],
+    transition: Transition,
+) -> list[Term]:
+    """alpha as a sum of terms linear in features; `obstacle` must have returned None.
+
+    s^p = (q (x) ... (x) q) . (h (x) ... (x) h), so degree p needs n^p features (Lemma 1) which
+    decay p times as fast; the constant term has one feature that does not decay.
+    """
+    if readout.feature_map is not None:
+        return [Term(1.0, readout.feature_map(q), readout.feature_map(k), transition)]
+    assert readout.polynomial is not None
+    return [
+        Term(
+            a, *(q, k, transition) if p == 1 else (_power(q, p), _power(k, p), transition.power(p))
+        )
+        for p, a in enumerate(readout.polynomial)
+        if a != 0
+    ]
+
+
+def feature_widths(readout: Readout, n: int) -> list[int]:
+    """Width of each term's state: n for a kernel, n^p for degree p."""
+    if readout.feature_map is not None:
+        return [n]
+    return [n**p for p, a in enumerate(readout.polynomial or ()) if a != 0]
+
+
+def commutes(readout: Readout, evolution: Evolution) -> bool:
+    """psi(A h) = A psi(h): always for A = I, and for psi of degree 1 under positive decays."""
+    assert readout.feature_map is not None
+    if evolution.has_direction:
+        return False
+    return not evolution.has_decay or readout.feature_map.homogeneous == 1
+
+
+def obstacle(readout: Readout, evolution: Evolution) -> str | None:
+    """Why there is no linear or recurrent form, or None if there is one."""
+    if readout.feature_map is not None:
+        if commutes(readout, evolution):
+            return None
+        return (
+            "its feature map does not commute with A_t: only a degree-1 map such as relu does, "
+            "and only with decays"
+        )
+    if readout.polynomial_degree is None:
+        return "its readout is not a polynomial, so no finite state exists (Lemma 1)"
+    if readout.polynomial_degree > 1 and evolution.has_direction:
+        return "a readout of degree above 1 has a linear form for decays only, not Householders"
+    return None
+
+
+def _power(x: Float[Tensor, "b h t n"], degree: int) -> Float[Tensor, "b h t m"]:
+    result = torch.ones_like(x[..., :1])
+    for _ in range(degree):
+        result = rearrange(result.unsqueeze(-1) * x.unsqueeze(-2), "b h t m n -> b h t (m n)")
+    return result

@@ -1,0 +1,220 @@
+"""The quadratic form: any A_t with any phi, in tiles that stay in cache and are never stored."""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from coefdyn.mixer.forms.chunks import Chunks, carry_adjoint, carry_gradients, cut
+from coefdyn.mixer.forms.folding import over_members
+from coefdyn.mixer.forms.tiles import (
+    Inputs,
+    alpha_tiles,
+    causal,
+    groups,
+    keys_seen,
+    scores,
+    tile_chunks,
+)
+from coefdyn.mixer.numerics import narrow_product
+from coefdyn.mixer.slots.readout import Readout
+from coefdyn.mixer.slots.transition import Transition
+
+KEPT_CHUNKS = 16  # chunks whose keys the backward pass may hold at once, whatever the length
+
+
+def quadratic_form(
+    q: Float[Tensor, "b h t n"],
+    k: Float[Tensor, "b h t n"],
+    v: Float[Tensor, "b h t p"],
+    transition: Transition,
+    readout: Readout,
+    shift: bool,
+) -> tuple[Float[Tensor, "b h t p"], Float[Tensor, "b h t"] | None]:
+    """sum_{j <= i} phi(q_i . h_ij) v_j; k are scaled keys.
+
+    With `shift`, each row's largest score is taken off before phi, and returned: for exponential
+    readouts this is the logarithm of the row's unit.
+    """
+    parts = (q, k, v, transition.log_decay, transition.direction, transition.strength)
+    flat = [part if part is None else part.flatten(0, 1) for part in parts]
+    total, unit = ReadoutSum.apply(*flat, readout, shift)  # type: ignore[no-untyped-call]
+    return total.unflatten(0, q.shape[:2]), unit.unflatten(0, q.shape[:2]) if shift else None
+
+
+@over_members
+class ReadoutSum(torch.autograd.Function):
+    """sum_j phi(score_ij) v_j, group by group of heads; all is recomputed in the backward pass.
+
+    Only inputs, outputs and one group's tiles are in memory at a time.
+    """
+
+    @staticmethod
+    def forward(
+        q: Float[Tensor, "g t n"],
+        k: Float[Tensor, "g t n"],
+        v: Float[Tensor, "g t p"],
+        log_decay: Float[Tensor, "g t m"] | None,
+        direction: Float[Tensor, "g t n"] | None,
+        strength: Float[Tensor, "g t"] | None,
+        readout: Readout,
+        shift: bool,
+    ) -> tuple[Float[Tensor, "g t p"], Float[Tensor, "g s"]]:
+        length = q.shape[1]
+        total = torch.empty_like(v)
+        unit = v.new_empty(v.shape[0], length if shift else 0)
+        for heads in groups(q):
+            inputs = Inputs(q, k, log_decay, direction, strength).take(heads)
+            group_total, group_unit = _sum_group(tile_chunks(inputs), v[heads], readout, shift)
+            total[heads] = group_total[:, :length]
+            unit[heads] = group_unit[:, :length]
+        return total, unit
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        *tensors, ctx.readout, ctx.shift = inputs
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(*tensors, output[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, *transition, unit = ctx.saved_tensors
+        inputs = Inputs(q, k, *transition)
+        d_inputs = [x if x is None else torch.empty_like(x) for x in inputs]
+        d_v = torch.empty_like(v)
+        for heads in groups(q):
+            chunks, pull_back = _differentiable_chunks(inputs.take(heads))
+            d_chunks, group_d_v = _pull_back_group(
+                chunks, v[heads], grad[heads], unit[heads], ctx.readout, ctx.shift
+            )
+            d_v[heads] = group_d_v[:, : v.shape[1]]
+            for target, value in zip(d_inputs, pull_back(d_chunks), strict=True):
+                if target is not None and value is not None:
+                    target[heads] = value
+        d_q, d_k, *d_transition = d_inputs
+        return d_q, d_k, d_v, *d_transition, None, None
+
+
+def _differentiable_chunks(
+    inputs: Inputs,
+) -> tuple[Chunks, Callable[[Chunks], Inputs]]:
+    """The chunks of `inputs`, and the map from gradients of the former to those of the latter."""
+    if all(x is None for x in inputs[2:]):  # A_t = I: chunks are views
+        length = inputs.q.shape[1]
+        return tile_chunks(inputs), lambda d_chunks: inputs._replace(
+            q=d_chunks.query.flatten(1, 2)[:, :length], k=d_chunks.key.flatten(1, 2)[:, :length]
+        )
+
+    # vjp takes and returns tensors only, so absent parts are left out on both sides.
+    given = [name for name, x in inputs._asdict().items() if x is not None]
+    found: list[str] = []
+
+    def present(*tensors: Tensor) -> tuple[Tensor, ...]:
+        chunks = tile_chunks(inputs._replace(**dict(zip(given, tensors, strict=True))))
+        found[:] = [name for name, x in chunks._asdict().items() if x is not None]
+        return tuple(getattr(chunks, name) for name in found)
+
+    outputs, vjp = torch.func.vjp(present, *(getattr(inputs, name) for name in given))[:2]
+    absent = dict.fromkeys(Chunks._fields)
+    chunks = Chunks(**{**absent, **dict(zip(found, outputs, strict=True))})
+
+    def pull_back(d_chunks: Chunks) -> Inputs:
+        grads = vjp(tuple(getattr(d_chunks, name) for name in found))
+        return inputs._replace(**dict(zip(given, grads, strict=True)))
+
+    return chunks, pull_back
+
+
+def _sum_group(
+    chunks: Chunks, v: Float[Tensor, "g t p"], readout: Readout, shift: bool
+) -> tuple[Float[Tensor, "g s p"], Float[Tensor, "g r"]]:
+    values = cut(v, chunks.query.shape[2]).flatten(1, 2)
+    totals, units = [], []
+    for alpha, unit in alpha_tiles(chunks, readout, shift):
+        totals.append(narrow_product(alpha, values[:, : alpha.shape[-1]]))
+        units += [] if unit is None else [unit]
+    return torch.cat(totals, dim=1), torch.cat(units, dim=1) if shift else v[:, :0, 0]
+
+
+def _pull_back_group(
+    chunks: Chunks,
+    v: Float[Tensor, "g t p"],
+    grad: Float[Tensor, "g t p"],
+    unit: Float[Tensor, "g r"],
+    readout: Readout,
+    shift: bool,
+) -> tuple[Chunks, Float[Tensor, "g s p"]]:
+    """Gradients of a group's chunks and values (padded)."""
+    size = chunks.query.shape[2]
+    values, d_totals = cut(v, size).flatten(1, 2), cut(grad, size)
+    units = cut(unit, size) if shift else unit
+    d_chunks = chunks._replace(
+        **{n: torch.empty_like(x) for n, x in chunks._asdict().items() if x is not None}
+    )
+    d_values = torch.zeros_like(values)
+    d_keys = values.new_zeros(values.shape[0], chunks.query.shape[-1], values.shape[1])
+    for c, keys in _keys_seen_backwards(chunks):
+        score = scores(chunks, keys, c, shift)
+        if shift:
+            score.sub_(units[:, c].unsqueeze(-1))
+        alpha = causal(readout(score))
+        reach = alpha.shape[-1]
+        d_values[:, :reach] += narrow_product(alpha.mT, d_totals[:, c])
+        d_alpha = torch.bmm(d_totals[:, c], values[:, :reach].mT)
+        d_score = causal(readout.backward(d_alpha, score, alpha))
+        _pull_back_scores(chunks, d_chunks, keys, d_keys, c, d_score)
+    if chunks.inside is None:
+        d_chunks.key.copy_(d_keys.mT.unflatten(1, d_chunks.key.shape[1:3]))
+    return d_chunks, d_values
+
+
+def _keys_seen_backwards(chunks: Chunks) -> Iterator[tuple[int, Float[Tensor, "g n r"]]]:
+    """The same from the last chunk to the first.
+
+    Keys change on the way, so they are kept for some chunks and computed again between these:
+    keeping all would take more memory than an L x L matrix.
+    """
+    if chunks.inside is None:
+        yield from reversed(list(keys_seen(chunks)))
+        return
+    count = chunks.query.shape[1]
+    stride = max(KEPT_CHUNKS, math.isqrt(count))
+    kept = [(0, chunks.key.new_empty(chunks.key.shape[0], chunks.key.shape[-1], 0))]
+    if count > stride:
+        kept = [(c, keys.clone()) for c, keys in keys_seen(chunks) if c % stride == 0]
+    for first, past in reversed(kept):
+        between = keys_seen(chunks, first, first + stride, past)
+        yield from reversed([(c, keys.clone()) for c, keys in between])
+
+
+def _pull_back_scores(
+    chunks: Chunks,
+    d_chunks: Chunks,
+    keys: Float[Tensor, "g n r"],
+    d_keys: Float[Tensor, "g n t"],
+    c: int,
+    d_score: Float[Tensor, "g s j"],
+) -> None:
+    """One tile's gradients of query, key, inside and the carry.
+
+    On entry `d_keys` is the gradient of the keys as the next chunk sees them, on return as this
+    one does.
+    """
+    past = keys.shape[-1]
+    d_past = d_score[..., :past]
+    d_chunks.query[:, c] = narrow_product(d_past, keys.mT)
+    if d_chunks.inside is not None:
+        d_chunks.inside[:, c] = d_score[..., past:]
+        d_chunks.key[:, c] = d_keys[..., past : past + d_score.shape[-2]].mT
+        d_end = d_keys[..., :past]
+        carrier = chunks.carrier(c)
+        for target, value in zip(
+            d_chunks.carrier(c), carry_gradients(keys, d_end, *carrier), strict=True
+        ):
+            if target is not None and value is not None:
+                target.copy_(value)
+        d_end.copy_(carry_adjoint(d_end, *carrier))
+    d_keys[..., :past] += torch.bmm(chunks.query[:, c].mT, d_past)

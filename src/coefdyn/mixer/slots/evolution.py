@@ -1,0 +1,213 @@
+"""A_t: how a key changes between the step it is written and the step it is read."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from coefdyn.mixer.shapes import head_width
+from coefdyn.mixer.slots.transition import Transition
+
+
+class Evolution(nn.Module):
+    """A_t as a function of the block's input x_t and of the key k_t.
+
+    Traits: `own_direction` asks the mixer for a vector z_t, projected and preprocessed as k_t is,
+    in place of k_t; `may_grow` says that |A_t| can exceed 1; the `has_...` traits name the parts
+    of the `Transition` that are present.
+    """
+
+    own_direction = False
+    may_grow = False
+    has_direction = False
+    has_decay = False
+    has_step_size = False
+
+    def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h t n"]) -> Transition:
+        raise NotImplementedError
+
+
+class Identity(Evolution):
+    """A_t = I."""
+
+    def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h t n"]) -> Transition:
+        return Transition()
+
+
+class Constant(Evolution):
+    """A_t = c I, c > 0."""
+
+    has_decay = True
+
+    def __init__(self, c: float) -> None:
+        super().__init__()
+        if not 0 < c < math.inf:
+            raise ValueError(f"evolution=constant needs a finite c > 0, not c={c}")
+        self.log_c = math.log(c)
+        self.may_grow = c > 1
+
+    def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h t n"]) -> Transition:
+        return Transition(log_decay=k.new_full((1, 1, 1, 1), self.log_c).expand(*k.shape[:3], 1))
+
+
+class GlaDecay(Evolution):
+    """A_t = diag(lambda_t), lambda_t = sigmoid(W_2 W_1 x_t + bias)^(1/temperature).
+
+    One lambda per channel, or one per head where `per_channel` is false. Gated linear attention,
+    Yang et al. 2023.
+    """
+
+    has_decay = True
+
+    def __init__(
+        self,
+        d_model: int,
+        n_state: int,
+        n_heads: int,
+        per_channel: bool,
+        rank: int,
+        temperature: float,
+    ) -> None:
+        super().__init__()
+        head_width(n_state, n_heads)
+        if rank < 1 or not temperature > 0:
+            raise ValueError(
+                f"a GLA gate needs rank >= 1 and temperature > 0, not {rank} and {temperature}"
+            )
+        self.n_heads = n_heads
+        self.temperature = temperature
+        outputs = n_state if per_channel else n_heads
+        self.gate = nn.Sequential(
+            nn.Linear(d_model, rank, bias=False), nn.Linear(rank, outputs, bias=True)
+        )
+
+    def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h t n"]) -> Transition:
+        log_decay = F.logsigmoid(self.gate(x)) / self.temperature
+        return Transition(log_decay=rearrange(log_decay, "b t (h m) -> b h t m", h=self.n_heads))
+
+
+class Mamba2Decay(Evolution):
+    """A_t = exp(-Delta_t A), Delta_t = softplus(W x_t + bias) per head, A > 0.
+
+    A is one number per channel, or one per head where `per_channel` is false. Mamba-2, Dao and
+    Gu 2024.
+    """
+
+    has_decay = True
+    has_step_size = True
+
+    def __init__(
+        self,
+        d_model: int,
+        n_state: int,
+        n_heads: int,
+        per_channel: bool,
+        rate_range: Sequence[float],
+        step_range: Sequence[float],
+    ) -> None:
+        super().__init__()
+        width = head_width(n_state, n_heads)
+        _check_range("rate_range", rate_range, above=0.0)
+        _check_range("step_range", step_range, above=0.0)
+        self.rate_range, self.step_range = rate_range, step_range
+        self.step = nn.Linear(d_model, n_heads)
+        self.log_rate = nn.Parameter(torch.empty(n_heads, width if per_channel else 1))
+        self.reset_special()
+
+    def reset_special(self) -> None:
+        """A uniform in `rate_range`; Delta log-uniform in `step_range` at x = 0."""
+        with torch.no_grad():
+            self.log_rate.uniform_(*self.rate_range).log_()
+            low, high = (math.log(limit) for limit in self.step_range)
+            step = self.step.bias.uniform_(low, high).exp_()
+            step.add_(torch.log(-torch.expm1(-step)))  # the inverse of softplus
+
+    def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h t n"]) -> Transition:
+        step_size = rearrange(F.softplus(self.step(x)), "b t h -> b h t")
+        log_decay = -step_size.unsqueeze(-1) * self.log_rate.exp().unsqueeze(-2)
+        return Transition(log_decay=log_decay, step_size=step_size)
+
+
+class Householder(Evolution):
+    """A_t = (I - beta_t w_t w_t^T) D_t, w_t the unit vector along k_t, or along z_t = W_z x_t.
+
+    beta_t = `strength` is fixed, or strength * sigmoid(W x_t + bias) where `learned`. D_t is the
+    transition of `decay`, or I. DeltaNet (Schlag et al. 2021); gated: Yang et al. 2025.
+    """
+
+    has_direction = True
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        own_direction: bool,
+        learned: bool,
+        strength: float,
+        decay: Evolution | None = None,
+    ) -> None:
+        super().__init__()
+        if not 0 < strength <= 2:
+            raise ValueError(
+                f"a Householder strength must lie in (0, 2], not {strength}: "
+                "beyond 2 an eigenvalue of A_t leaves the unit circle"
+            )
+        if decay is not None and decay.has_direction:
+            raise ValueError("the decay of a Householder evolution cannot be a Householder itself")
+        self.own_direction = own_direction
+        self.max_strength = strength
+        self.strength = nn.Linear(d_model, n_heads) if learned else None
+        self.decay = decay
+        if decay is not None:
+            self.has_decay, self.has_step_size = decay.has_decay, decay.has_step_size
+            self.may_grow = decay.may_grow
+
+    def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h t n"]) -> Transition:
+        base = Transition() if self.decay is None else self.decay(x, k)
+        if self.strength is None:
+            strength = k.new_full((1, 1, 1), self.max_strength).expand(k.shape[:3])
+        else:
+            logits = rearrange(self.strength(x), "b t h -> b h t")
+            strength = self.max_strength * logits.sigmoid()
+        return Transition(
+            log_decay=base.log_decay,
+            direction=F.normalize(k, dim=-1, eps=1e-6),
+            strength=strength,
+            step_size=base.step_size,
+        )
+
+
+class ExpForget(Evolution):
+    """A_t = exp(f_t) I, f_t = W x_t + bias per head: may exceed 1. mLSTM, Beck et al. 2024."""
+
+    has_decay = True
+    may_grow = True
+
+    def __init__(self, d_model: int, n_heads: int, gate_range: Sequence[float]) -> None:
+        super().__init__()
+        _check_range("gate_range", gate_range, above=-math.inf)
+        self.gate_range = gate_range
+        self.forget = nn.Linear(d_model, n_heads)
+        self.reset_special()
+
+    def reset_special(self) -> None:
+        """W = 0, and exp(bias) = sigmoid(g) with g spread over `gate_range`, as in xLSTM."""
+        with torch.no_grad():
+            self.forget.weight.zero_()
+            low, high = self.gate_range
+            gates = torch.linspace(low, high, self.forget.out_features)
+            self.forget.bias.copy_(F.logsigmoid(gates))
+
+    def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h t n"]) -> Transition:
+        return Transition(log_decay=rearrange(self.forget(x), "b t h -> b h t 1"))
+
+
+def _check_range(name: str, limits: Sequence[float], above: float) -> None:
+    if len(limits) != 2 or not above < limits[0] <= limits[1] < math.inf:
+        raise ValueError(
+            f"{name}={list(limits)} must be two numbers [low, high] with {above} < low <= high"
+        )

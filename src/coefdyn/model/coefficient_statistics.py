@@ -1,0 +1,156 @@
+"""How the coefficients of a trained model are distributed."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from coefdyn.mixer.design import Coefficients
+from coefdyn.model.blocks import Block
+from coefdyn.model.model import SequenceModel
+
+NEAR_ZERO = 1e-3
+NEAR_ONE = 0.9  # up to 1
+ZERO = 1e-6
+BLOCK_ROWS = 64
+SLICE_ELEMENTS = 2**22  # of alpha at a time: the passes over them stay in cache
+
+
+@dataclass
+class Counts:
+    """Sums over sequences of one layer; the axes left are head and, for zeros, step."""
+
+    near_zero: Int64[Tensor, " h"]
+    near_one: Int64[Tensor, " h"]
+    near_zero_raw: Int64[Tensor, " h"]
+    near_one_raw: Int64[Tensor, " h"]
+    guarded: Int64[Tensor, " h"]
+    zeros: Int64[Tensor, "h i"]
+    most_zeros: Int64[Tensor, " h"]
+
+    def add(self, other: "Counts") -> "Counts":
+        sums = {name: value + getattr(other, name) for name, value in vars(self).items()}
+        sums["most_zeros"] = torch.maximum(self.most_zeros, other.most_zeros)
+        return Counts(**sums)
+
+
+@torch.no_grad()
+def coefficient_statistics(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -> dict[str, Any]:
+    """Fractions of the coefficients j <= i of every layer and head, and of all together.
+
+    near_zero: |alpha/eta| <= 1e-3; near_one: alpha/eta in [0.9, 1]; ratio: near_one / near_zero,
+    None if nothing is near zero; the same of alpha itself as *_raw. zeros_per_index: at each step
+    i, how many |alpha_ij| <= 1e-6, mean over sequences; most_zeros: their largest number.
+    guarded_rows: the share of rows whose eta the rule for eta near zero has set.
+    """
+    batch, length = tokens.shape
+    n_heads = max(block.mixer.n_heads for block in blocks_of(model))
+    size = max(1, SLICE_ELEMENTS // (n_heads * length**2))
+    layers: list[Counts] = []
+    with _own_forms(model):
+        for part in tokens.split(size):
+            counts = [_count(*layer) for layer in _layers(model, part)]
+            layers = [a.add(b) for a, b in zip(layers, counts, strict=True)] if layers else counts
+    pairs, rows = batch * length * (length + 1) // 2, batch * length
+    per_layer = {
+        name: torch.stack([getattr(layer, name) for layer in layers]) for name in vars(layers[0])
+    }
+    return _summary(per_layer, pairs, rows, batch)
+
+
+def blocks_of(model: SequenceModel) -> Iterator[Block]:
+    for block in model.blocks:
+        assert isinstance(block, Block)
+        yield block
+
+
+@contextlib.contextmanager
+def _own_forms(model: SequenceModel) -> Iterator[None]:
+    """No kernels, which may want other precision or devices; what was used before stays noted."""
+    mixers = [block.mixer for block in blocks_of(model)]
+    before = [(mixer.may_use_adapters, mixer.form_used) for mixer in mixers]
+    for mixer in mixers:
+        mixer.may_use_adapters = False
+    try:
+        yield
+    finally:
+        for mixer, (may, used) in zip(mixers, before, strict=True):
+            mixer.may_use_adapters, mixer.form_used = may, used
+
+
+def _layers(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -> Iterator[Coefficients]:
+    x = model.embed(tokens)
+    for block in blocks_of(model):
+        yield block.mixer.design.coefficients(block.mixer.projected(block.norm(x)))
+        x = block(x)
+
+
+def _count(
+    alpha: Float[Tensor, "b h i j"],
+    eta: Float[Tensor, "b h i"],
+    guarded: Bool[Tensor, "b h i"],
+) -> Counts:
+    """Block by block of rows, each up to its last column: the rest is above the diagonal."""
+    names = ("near_zero", "near_one", "near_zero_raw", "near_one_raw", "zeros")
+    found: dict[str, list[Tensor]] = {name: [] for name in names}
+    for start in range(0, alpha.shape[-1], BLOCK_ROWS):
+        end = min(start + BLOCK_ROWS, alpha.shape[-1])
+        block = alpha[:, :, start:end, :end]
+        above = torch.arange(end - start - 1, -1, -1, device=alpha.device)
+        weight = block / eta[:, :, start:end, None]
+        found["near_one"].append(_rows((weight >= NEAR_ONE) & (weight <= 1)))
+        found["near_one_raw"].append(_rows((block >= NEAR_ONE) & (block <= 1)))
+        size = block.abs()
+        found["near_zero"].append(_rows(weight.abs_() <= NEAR_ZERO) - above)
+        found["near_zero_raw"].append(_rows(size <= NEAR_ZERO) - above)
+        found["zeros"].append(_rows(size <= ZERO) - above)
+    rows = {name: torch.cat(parts, dim=-1) for name, parts in found.items()}
+    zeros = rows.pop("zeros")
+    return Counts(
+        **{name: number.sum((0, 2)) for name, number in rows.items()},
+        guarded=guarded.sum((0, 2)),
+        zeros=zeros.sum(0),
+        most_zeros=zeros.amax((0, 2)),
+    )
+
+
+def _rows(condition: Bool[Tensor, "b h i j"]) -> Int64[Tensor, "b h i"]:
+    """How many in each row. Sums of int64 would first convert everything to it."""
+    return condition.sum(-1, dtype=torch.int32).long()
+
+
+def _summary(counts: dict[str, Tensor], pairs: int, rows: int, batch: int) -> dict[str, Any]:
+    """Counts (layer, head, ...) as shares: overall, and as nested lists per layer and head."""
+    n_heads = counts["near_zero"].numel()
+    zeros = counts["zeros"].double()
+    overall: dict[str, Any] = {"sequences": batch}
+    per_head: dict[str, Any] = {}
+    for name in ("near_zero", "near_one", "near_zero_raw", "near_one_raw"):
+        overall[name] = counts[name].sum().item() / (pairs * n_heads)
+        per_head[name] = (counts[name].double() / pairs).tolist()
+    for suffix in ("", "_raw"):
+        one, zero = counts["near_one" + suffix], counts["near_zero" + suffix]
+        overall["ratio" + suffix] = _ratio(one.sum(), zero.sum())
+        per_head["ratio" + suffix] = [
+            [_ratio(*pair) for pair in zip(*layer, strict=True)]
+            for layer in zip(one, zero, strict=True)
+        ]
+    overall["guarded_rows"] = counts["guarded"].sum().item() / (rows * n_heads)
+    per_head["guarded_rows"] = (counts["guarded"].double() / rows).tolist()
+    overall["zeros_per_index"] = [
+        round(x, 4) for x in (zeros.flatten(0, 1).mean(0) / batch).tolist()
+    ]
+    per_head["zeros_per_index"] = [
+        [[round(x, 4) for x in head] for head in layer] for layer in (zeros / batch).tolist()
+    ]
+    overall["most_zeros"] = counts["most_zeros"].max().item()
+    per_head["most_zeros"] = counts["most_zeros"].tolist()
+    return overall | {"per_head": per_head}
+
+
+def _ratio(one: Tensor, zero: Tensor) -> float | None:
+    return one.item() / zero.item() if zero.item() else None

@@ -1,0 +1,146 @@
+"""Tokens -> embedding -> blocks -> logits."""
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from coefdyn.mixer.sequence_mixer import MixerState
+from coefdyn.model.blocks import EPS, Block
+from coefdyn.model.position import Position, Sinusoidal
+
+
+@runtime_checkable
+class HasSpecialInit(Protocol):
+    """A module with initial values that a general scheme must not overwrite."""
+
+    def reset_special(self) -> None: ...
+
+
+INITS = ("torch", "normal")
+STD = 0.02
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """What token-by-token use remembers."""
+
+    position: int
+    blocks: tuple[MixerState, ...]
+
+
+class NextTokenHead(nn.Linear):
+    """logits_t = W_out x_t."""
+
+    def __init__(self, d_model: int, vocab_size: int) -> None:
+        super().__init__(d_model, vocab_size, bias=False)
+
+
+class AutoEncoderHead(nn.Module):
+    """logits_t = W_out MLP(x_last + P_t), P sinusoidal: every token from the last step alone.
+
+    The MLP is two rounds of Norm -> Linear -> GELU of the model's width, and a Norm.
+    """
+
+    def __init__(self, d_model: int, vocab_size: int) -> None:
+        super().__init__()
+        self.position = Sinusoidal(d_model)
+        rounds = [
+            nn.Sequential(nn.RMSNorm(d_model, eps=EPS), nn.Linear(d_model, d_model), nn.GELU())
+            for _ in range(2)
+        ]
+        self.mlp = nn.Sequential(*rounds, nn.RMSNorm(d_model, eps=EPS))
+        self.output = nn.Linear(d_model, vocab_size, bias=False)
+
+    def forward(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t v"]:
+        return self.output(self.mlp(self.position(x[:, -1:].expand_as(x))))
+
+
+class SequenceModel(nn.Module):
+    """logits = head(Norm(blocks(E[token] + position)))."""
+
+    def __init__(
+        self,
+        vocab_size: int,
+        d_model: int,
+        position: Position,
+        blocks: list[Block],
+        head: NextTokenHead | AutoEncoderHead,
+        init: str,
+    ) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = position
+        self.blocks = nn.ModuleList(blocks)
+        self.norm = nn.RMSNorm(d_model, eps=EPS)
+        self.head = head
+        self.recompute = False  # what blocks hold, instead of keeping it for the backward pass
+        initialize(self, init)
+
+    def forward(self, tokens: Tensor) -> Float[Tensor, "b t v"]:
+        return self.head(self.features(tokens))
+
+    def features(self, tokens: Tensor) -> Float[Tensor, "b t d"]:
+        """What the head gets."""
+        x = self.embed(tokens)
+        for block in self.blocks:
+            again = self.recompute and self.training
+            x = checkpoint(block, x, use_reentrant=False) if again else block(x)
+        return self.norm(x)
+
+    def embed(self, tokens: Tensor, start: int = 0) -> Float[Tensor, "b t d"]:
+        """What the first block gets; `start` is the number of tokens before these."""
+        check_tokens(tokens)
+        try:
+            return self.position(self.embedding(tokens), start)
+        except IndexError as error:
+            raise ValueError(
+                f"a token id lies outside 0..{self.embedding.num_embeddings - 1}, which "
+                "model.vocab_size sets"
+            ) from error
+
+    def step(
+        self, tokens: Tensor, state: ModelState | None
+    ) -> tuple[Float[Tensor, "b 1 v"], ModelState]:
+        """One token at constant cost, where every mixer has a recurrent form."""
+        if isinstance(self.head, AutoEncoderHead):
+            raise ValueError("an auto-encoder reads whole sequences; it cannot go token by token")
+        start = 0 if state is None else state.position
+        x = self.embed(tokens, start)
+        states = []
+        for i, block in enumerate(self.blocks):
+            assert isinstance(block, Block)
+            x, block_state = block.step(x, None if state is None else state.blocks[i])
+            states.append(block_state)
+        return self.head(self.norm(x)), ModelState(start + 1, tuple(states))
+
+
+def check_tokens(tokens: Tensor) -> None:
+    if tokens.ndim != 2 or 0 in tokens.shape:
+        raise ValueError(
+            f"tokens have shape {tuple(tokens.shape)}; expected (batch, time) with at least one "
+            "sequence and one step"
+        )
+    if tokens.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"tokens have dtype {tokens.dtype}; expected int64 or int32")
+
+
+def initialize(model: nn.Module, scheme: str) -> None:
+    """torch: Linear weights as torch makes them; normal: N(0, 0.02). Both: embeddings N(0, 0.02),
+    Linear biases zero, and then whatever a module says is special about itself."""
+    if scheme not in INITS:
+        raise ValueError(f"model.init={scheme} is not known; choose from {', '.join(INITS)}")
+    for module in model.modules():
+        if isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=STD)
+        if isinstance(module, nn.Linear):
+            if scheme == "normal":
+                nn.init.normal_(module.weight, std=STD)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+    for module in model.modules():
+        if isinstance(module, HasSpecialInit):
+            module.reset_special()

@@ -1,0 +1,37 @@
+"""Whether two designs are the same function: the same weights and input give the same output.
+
+The eps of the norms is taken away for this: with it, a norm undoes a factor only as far as its
+input is larger than eps, which is a matter of precision and not of the design.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+
+import torch
+from torch import nn
+
+from coefdyn.config.build import build
+from coefdyn.config.compose import compose
+
+SAME = 1e-6  # largest relative difference of outputs of one function, in float64
+
+
+def same_function(one: Sequence[str], other: Sequence[str]) -> tuple[bool, str]:
+    """Also in words, with the number."""
+    difference = largest_difference(tuple(one), tuple(other))
+    return difference <= SAME, f"outputs of the two differ by {difference:.1e} of their size"
+
+
+@cache
+@torch.no_grad()
+def largest_difference(one: tuple[str, ...], other: tuple[str, ...]) -> float:
+    """Relative to the largest output, of whole models at scale=smoke with the same seed."""
+    outputs = []
+    for overrides in (one, other):
+        model = build(compose(["scale=smoke", *overrides])).double().eval()
+        for module in model.modules():
+            if isinstance(module, nn.RMSNorm):
+                module.eps = 1e-60  # zero, but for rows that are zero
+        tokens = torch.arange(2 * 12).reshape(2, 12) % 7
+        outputs.append(model(tokens))
+    return float((outputs[0] - outputs[1]).abs().max() / outputs[0].abs().max())

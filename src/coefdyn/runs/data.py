@@ -1,0 +1,200 @@
+"""What a run trains on and is measured by: examples of a task, or the blocks of a text."""
+
+import hashlib
+import math
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Int64
+from numpy import arange, ndarray
+
+from coefdyn.runs.batches import (
+    Batches,
+    BlockBatches,
+    Resumable,
+    ShuffledBatches,
+    StreamBatches,
+)
+from coefdyn.runs.loop import Row, Training
+from coefdyn.runs.processes import ALONE, Processes
+from coefdyn.tasks.source import load
+from coefdyn.tasks.task import Examples, Task
+from coefdyn.tasks.text.corpus import Sidecar
+from coefdyn.tasks.text.wikitext import Blocks, Wikitext
+
+
+@runtime_checkable
+class HasHistory(Protocol):
+    """What was trained: a row per epoch."""
+
+    history: list[Row]
+
+
+@runtime_checkable
+class Data(Protocol):
+    """`looked_at` is the split that is looked at between epochs."""
+
+    looked_at: str
+
+    def training_batches(
+        self,
+        size: int,
+        device: torch.device,
+        seed: int,
+        parts: int = 1,
+        processes: Processes = ALONE,
+    ) -> Resumable:
+        """`size` sequences a step, all processes and parts together."""
+        ...
+
+    def test_batches(
+        self, size: int, device: torch.device, processes: Processes = ALONE
+    ) -> Batches | BlockBatches: ...
+
+    def sample(self, count: int) -> Int64[ndarray, "b t"]:
+        """Test inputs, for a look at the coefficients."""
+        ...
+
+    def metrics(
+        self, trained: HasHistory, device: torch.device, chance: float, diverged: bool
+    ) -> dict[str, float | None]: ...
+
+    def digests(self) -> dict[str, str]: ...
+
+
+def data_of(task: Task, chosen: Any) -> Data:
+    """`chosen` is the configuration's section."""
+    if isinstance(task, Wikitext):
+        return TextData(task)
+    train, test = (load(task, split, chosen.seed, chosen.source) for split in ("train", "test"))
+    return ExampleData(train, test)
+
+
+class ExampleData:
+    """The test set is looked at between epochs, and nothing is selected by it."""
+
+    looked_at = "test"
+
+    def __init__(self, train: Examples, test: Examples) -> None:
+        self.train, self.test = train, test
+
+    def training_batches(
+        self,
+        size: int,
+        device: torch.device,
+        seed: int,
+        parts: int = 1,
+        processes: Processes = ALONE,
+    ) -> Resumable:
+        if parts != 1:
+            raise ValueError(
+                f"trainer.devices.accumulate={parts} is for text; batches of this task are small"
+            )
+        if processes.world != 1:
+            raise ValueError(
+                f"trainer.devices.strategy=ddp with {processes.world} processes is for text; "
+                "batches of this task are small, and scripts/sweep.py does several runs at a time"
+            )
+        return ShuffledBatches(self.train, size, device, seed)
+
+    def test_batches(
+        self, size: int, device: torch.device, processes: Processes = ALONE
+    ) -> Batches:
+        return Batches(self.test, size, device)
+
+    def sample(self, count: int) -> Int64[ndarray, "b t"]:
+        return self.test.inputs[:count]
+
+    def metrics(
+        self, trained: HasHistory, device: torch.device, chance: float, diverged: bool
+    ) -> dict[str, float | None]:
+        """The last test; the best beside it. A run that never had a finite test is at chance."""
+        history = trained.history
+        tests = [row for row in history if "test/accuracy" in row]
+        last: Row = tests[-1] if tests else {}
+        return {
+            "test/accuracy": last.get("test/accuracy", chance),
+            "test/accuracy_macro": last.get("test/accuracy_macro", chance),
+            "test/accuracy_best": max((row["test/accuracy"] for row in tests), default=chance),
+            "test/loss": last.get("test/loss"),
+            "train/loss": history[-1]["train/loss"] if history else None,
+        }
+
+    def digests(self) -> dict[str, str]:
+        """Which data it was, whatever the source."""
+        return {"train": _digest(self.train), "test": _digest(self.test)}
+
+
+def _digest(examples: Examples) -> str:
+    digest = hashlib.sha256()
+    for side in examples:
+        digest.update(side.tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _exp(value: float) -> float | None:
+    """None where no number is large enough."""
+    return math.exp(value) if value < 700 else None
+
+
+class TextData:
+    """The validation split is looked at between epochs, the test split once, at the end."""
+
+    looked_at = "validation"
+
+    def __init__(self, task: Wikitext) -> None:
+        self.task = task
+        self.blocks: dict[str, Blocks] = {}
+        self.sidecars: dict[str, Sidecar] = {}
+        for split in ("train", "validation", "test"):
+            self.blocks[split], self.sidecars[split] = task.blocks(split)
+
+    def training_batches(
+        self,
+        size: int,
+        device: torch.device,
+        seed: int,
+        parts: int = 1,
+        processes: Processes = ALONE,
+    ) -> Resumable:
+        steps = self.task.epoch_steps
+        return StreamBatches(self.blocks["train"], size, device, seed, steps, parts, processes)
+
+    def test_batches(
+        self, size: int, device: torch.device, processes: Processes = ALONE
+    ) -> BlockBatches:
+        return BlockBatches(self.blocks["validation"], size, device, processes)
+
+    def sample(self, count: int) -> Int64[ndarray, "b t"]:
+        return self.blocks["test"].take(arange(min(count, len(self.blocks["test"])))).inputs
+
+    def metrics(
+        self, trained: HasHistory, device: torch.device, chance: float, diverged: bool
+    ) -> dict[str, float | None]:
+        """Perplexity is exp(total negative log-likelihood / tokens) over the whole split; per word,
+        the same total is shared by the words of the text."""
+        history = trained.history
+        looks = [row for row in history if "validation/loss" in row]
+        if diverged or not looks:
+            last: Row = looks[-1] if looks else {}
+            return {"test/accuracy": chance, "test/accuracy_macro": chance,
+                    "test/accuracy_best": chance, "test/loss": None, "test/perplexity": None,
+                    "train/loss": history[-1]["train/loss"] if history else None,
+                    "validation/loss": last.get("validation/loss"),
+                    "validation/perplexity": None}  # fmt: skip
+        assert isinstance(trained, Training)
+        batches = BlockBatches(self.blocks["test"], 8, device, trained.processes)
+        test = trained.to(device).look_at("test", batches)
+        found: dict[str, float | None] = {**test, "test/accuracy_best": test["test/accuracy"]}
+        found["train/loss"] = history[-1]["train/loss"]
+        found["validation/loss"] = looks[-1]["validation/loss"]
+        for split in ("validation", "test"):
+            loss, sidecar = found[f"{split}/loss"], self.sidecars[split]
+            assert loss is not None
+            per_word = loss * (sidecar.tokens - 1) / sidecar.words
+            found[f"{split}/perplexity"] = _exp(loss)
+            found[f"{split}/perplexity_word"] = _exp(per_word)
+        return found
+
+    def digests(self) -> dict[str, str]:
+        return {split: sidecar.sha256[:16] for split, sidecar in self.sidecars.items()}

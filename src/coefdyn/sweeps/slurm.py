@@ -1,0 +1,244 @@
+"""Runs as SLURM job arrays: submit and leave.
+
+A submission freezes the missing runs in a manifest, so that later edits of conf/ change nothing of
+what is queued. Each job of the array does `pack` of them, in the same pool as on one machine.
+"""
+
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from coefdyn.config.grid import PlannedRun
+from coefdyn.errors import ConfigError
+from coefdyn.runs.record import name_of, write_atomically
+from coefdyn.sweeps.pool import StoppedError, run_all
+from coefdyn.sweeps.progress import Progress
+from coefdyn.sweeps.state import unfinished
+
+DEFAULT_MAX_ARRAY = 1001  # SLURM's own
+
+
+@dataclass(frozen=True)
+class Options:
+    """The `slurm` section of conf/sweep.yaml, which says what each is."""
+
+    partition: str | None
+    account: str | None
+    time: str | None
+    cpus: int | None
+    mem: str | None
+    gpus: int | None
+    pack: int
+    jobs: int
+    max_parallel: int | None
+    grace: int
+    extra: list[str]
+
+    def __post_init__(self) -> None:
+        for name in ("pack", "jobs", "grace", "cpus", "gpus", "max_parallel"):
+            value = getattr(self, name)
+            optional = name in ("cpus", "gpus", "max_parallel")
+            if not (optional and value is None) and (type(value) is not int or value < 1):
+                text = "a whole number of at least 1" + ", or null" * optional
+                raise ConfigError(f"slurm.{name}={value} must be {text}")
+        if not isinstance(self.extra, list):
+            raise ConfigError(f"slurm.extra={self.extra} must be a list such as '[\"--qos=low\"]'")
+
+    def arguments(self) -> list[str]:
+        chosen = {
+            "partition": self.partition,
+            "account": self.account,
+            "time": self.time,
+            "cpus-per-task": self.cpus,
+            "mem": self.mem,
+            "gpus": self.gpus,
+            "signal": f"B:USR1@{self.grace}",
+        }
+        given = [f"--{name}={value}" for name, value in chosen.items() if value is not None]
+        return [*given, *map(str, self.extra)]
+
+
+def submit(runs: Sequence[PlannedRun], name: str, options: Options) -> str:
+    """Queue the runs that are not queued yet; says what was done."""
+    if not shutil.which("sbatch"):
+        raise ConfigError(
+            "sbatch is not on this machine; submit from a login node of the cluster, or use "
+            "action=run jobs=N here"
+        )
+    queued = _queued(runs[0].results / "slurm")
+    fresh = [run for run in runs if run.run_id not in queued]
+    note = f"{len(runs) - len(fresh)} are queued already; " if len(fresh) < len(runs) else ""
+    if not fresh:
+        return f"{note}nothing to submit"
+    stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
+    directory = fresh[0].results.resolve() / "slurm" / f"{name}-{stamp}"
+    try:
+        directory.mkdir(parents=True)
+        write_manifest(directory / "manifest.json", fresh)
+    except OSError as error:
+        raise ConfigError(
+            f"paths.results={fresh[0].results} cannot be written to: {error.strerror}"
+        ) from error
+    jobs = -(-len(fresh) // options.pack)
+    ids: dict[str, int] = {}  # array -> its first job among all
+    for first in range(0, jobs, _max_array()):
+        size = min(_max_array(), jobs - first)
+        ids[_sbatch(directory, name, first, size, options)] = first
+        write_atomically(directory / "jobs.json", json.dumps({"arrays": ids, "pack": options.pack}))
+    return (
+        f"{note}{len(fresh)} runs in {jobs} jobs, SLURM {', '.join(ids)}; "
+        f"manifest and logs in {directory}"
+    )
+
+
+def _sbatch(directory: Path, name: str, first: int, size: int, options: Options) -> str:
+    """Queue an array of `size` jobs, the first of which is number `first` of the manifest."""
+    script = directory / f"jobs-{first}.sh"
+    command = [sys.executable, "-m", "coefdyn.sweeps.slurm", str(directory / "manifest.json")]
+    numbers = [str(n) for n in (first, options.pack, options.jobs, options.grace)]
+    # exec: the signals that SLURM sends to the script reach the process that knows what to do.
+    script.write_text(f"#!/bin/bash\nexec {shlex.join([*command, *numbers])}\n")
+    limit = f"%{options.max_parallel}" if options.max_parallel else ""
+    arguments = [
+        "sbatch",
+        "--parsable",
+        f"--job-name={name}",
+        f"--chdir={Path.cwd()}",
+        # %a and %A are SLURM's; a % in our own path is doubled
+        f"--output={str(directory).replace('%', '%%')}/%A_%a.log",
+        "--open-mode=append",
+        "--requeue",
+        f"--array=0-{size - 1}{limit}",
+        *options.arguments(),
+        str(script),
+    ]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ConfigError(f"sbatch refused: {' '.join(done.stderr.split())}")
+    return done.stdout.strip().partition(";")[0]
+
+
+def _max_array() -> int:
+    """The cluster's limit on indices of an array."""
+    done = subprocess.run(
+        ["scontrol", "show", "config"], capture_output=True, text=True, check=False
+    )
+    for line in done.stdout.splitlines():
+        key, _, value = line.partition("=")
+        if key.strip() == "MaxArraySize" and value.strip().isdigit() and int(value) > 1:
+            return int(value)
+    return DEFAULT_MAX_ARRAY
+
+
+def _queued(place: Path) -> set[str]:
+    """Names of the runs in submissions from here that SLURM has not done with."""
+    names: set[str] = set()
+    for file in place.glob("*/jobs.json"):
+        try:
+            submitted = json.loads(file.read_text())
+            frozen = json.loads((file.parent / "manifest.json").read_text())["runs"]
+            runs = [run["run_id"] for run in frozen]
+            arrays, pack = submitted["arrays"], submitted["pack"]
+        except (OSError, ValueError, KeyError, TypeError):  # no submission any more
+            continue
+        for array, first in arrays.items():
+            for index in _indices(array):
+                names.update(_share(runs, first + index, pack))
+    return names
+
+
+def _indices(array: str) -> list[int]:
+    """Of the jobs of an array that are queued or run."""
+    done = subprocess.run(
+        ["squeue", "--noheader", "--array", "--job", array, "--format=%K"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    over = "invalid job id" in done.stderr.lower()  # long over, and forgotten
+    if done.returncode and not over:
+        why = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        raise ConfigError(f"squeue does not say what is queued ({why}); try again")
+    return [int(index) for index in done.stdout.split() if index.isdigit()]
+
+
+def _share(items: Sequence[Any], job: int, pack: int) -> Sequence[Any]:
+    return items[job * pack : (job + 1) * pack]
+
+
+def write_manifest(path: Path, runs: Sequence[PlannedRun]) -> None:
+    frozen = [_frozen(run) for run in runs]
+    write_atomically(path, json.dumps({"digest": _digest(frozen), "runs": frozen}))
+
+
+def _frozen(run: PlannedRun) -> dict[str, Any]:
+    """A run whose results are where they are, wherever a job starts."""
+    paths = {**run.settings["paths"], "results": str(run.results.resolve())}
+    return {**asdict(run), "point": list(run.point), "settings": {**run.settings, "paths": paths}}
+
+
+def read_manifest(path: Path) -> list[PlannedRun]:
+    """The runs of a manifest, if it is as it was written."""
+    try:
+        found: Mapping[str, Any] = json.loads(path.read_text())
+        runs = [PlannedRun(**{**run, "point": tuple(run["point"])}) for run in found["runs"]]
+        same = _digest(found["runs"]) == found["digest"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"the manifest {path} cannot be read; submit again, which sends what is missing"
+        ) from error
+    if not same or any(name_of(run.settings) != run.run_id for run in runs):
+        raise ConfigError(
+            f"the manifest {path} was changed after it was submitted; submit again, which sends "
+            "what is missing"
+        )
+    return runs
+
+
+def _digest(runs: Sequence[Mapping[str, Any]]) -> str:
+    return hashlib.sha256(json.dumps(runs, sort_keys=True).encode()).hexdigest()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """One job of an array. Exit code: 0 if all its runs are recorded, 1 if not."""
+    path, first, pack, jobs, grace = Path(arguments[0]), *map(int, arguments[1:])
+    index = int(os.environ.get("SLURM_ARRAY_TASK_ID", 0))
+    share = _share(read_manifest(path), first + index, pack)
+    todo = unfinished(share)
+    print(f"{len(todo)} of {len(share)} runs to do", file=sys.stderr, flush=True)
+    try:
+        if todo:
+            with Progress(todo, jobs) as progress:
+                run_all(todo, jobs, progress, max(5.0, grace - 15.0))
+    except StoppedError as stopped:
+        print(f"{stopped}: saved", file=sys.stderr, flush=True)
+        if stopped.exit_code == 128 + signal.SIGUSR1:
+            _requeue()
+        return stopped.exit_code
+    return 1 if unfinished(share) else 0
+
+
+def _requeue() -> None:
+    """Time is nearly up: the rest in another turn."""
+    job = os.environ["SLURM_JOB_ID"]
+    if "SLURM_ARRAY_TASK_ID" in os.environ:
+        job = f"{os.environ['SLURM_ARRAY_JOB_ID']}_{os.environ['SLURM_ARRAY_TASK_ID']}"
+    subprocess.run(["scontrol", "requeue", job], check=False)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except ConfigError as error:
+        sys.exit(f"error: {error}")

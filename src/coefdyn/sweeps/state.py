@@ -1,0 +1,64 @@
+"""What is known of runs from the files they leave."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+from coefdyn.config.grid import PlannedRun
+from coefdyn.errors import ConfigError
+from coefdyn.runs.record import read_record, write_atomically
+
+State = Literal["done", "diverged", "failed", "missing"]
+STATES: tuple[State, ...] = ("done", "diverged", "failed", "missing")
+
+
+def folder(results: Path, run_id: str) -> Path:
+    return results / "runs" / run_id
+
+
+def state(results: Path, run_id: str) -> State:
+    """done and diverged have a record; failed left an error instead; missing is all the rest."""
+    try:
+        record = read_record(folder(results, run_id) / "record.json")
+    except ConfigError:  # whoever does the run says why, and the others go on
+        return "failed"
+    if record is not None:
+        return "diverged" if record["status"] == "diverged" else "done"
+    return "failed" if (folder(results, run_id) / "error.txt").exists() else "missing"
+
+
+def unfinished(runs: Iterable[PlannedRun]) -> list[PlannedRun]:
+    """What is missing, and what failed: it gets another chance."""
+    return [run for run in runs if state(run.results, run.run_id) in ("missing", "failed")]
+
+
+def epochs(results: Path, run_id: str) -> int:
+    """How many epochs of a run are behind it."""
+    try:
+        return max(0, (folder(results, run_id) / "metrics.csv").read_bytes().count(b"\n") - 1)
+    except OSError:
+        return 0
+
+
+def write_error(results: Path, run_id: str, text: str) -> None:
+    """Marks a run as failed."""
+    folder(results, run_id).mkdir(parents=True, exist_ok=True)
+    write_atomically(folder(results, run_id) / "error.txt", text)
+
+
+def last_error(results: Path, run_id: str) -> str:
+    """The last line of a failed run's traceback, or what is wrong with its record."""
+    try:
+        read_record(folder(results, run_id) / "record.json")
+        lines = (folder(results, run_id) / "error.txt").read_text().strip().splitlines()
+    except ConfigError as error:
+        return str(error)
+    except OSError:  # somebody has just begun it again
+        return ""
+    return lines[-1] if lines else ""
+
+
+def count(states: Iterable[State]) -> dict[str, int]:
+    """How many runs are in each state; they add up to `total`."""
+    listed = list(states)
+    return {**{name: listed.count(name) for name in STATES}, "total": len(listed)}

@@ -1,0 +1,70 @@
+"""Doing runs one after the other: what a process of the local pool and a SLURM task both do."""
+
+import contextlib
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from coefdyn.config.grid import PlannedRun
+from coefdyn.runs.lock import LockedError, LostLockError
+from coefdyn.runs.population.fusing import MEMBERS, is_fused, kin
+from coefdyn.runs.record import MEMBER_CHECKPOINT, SOLO_CHECKPOINT
+from coefdyn.sweeps.state import folder, write_error
+
+End = Literal["done", "diverged", "failed", "elsewhere"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended. `text` is its accuracy, or why it failed, or who else has it."""
+
+    end: End
+    text: str
+
+
+def shares(runs: Sequence[PlannedRun]) -> list[tuple[PlannedRun, ...]]:
+    """What is done together: runs that make a population where that is asked for, else one each.
+
+    A run that has begun alone ends alone.
+    """
+    found: dict[str, list[PlannedRun]] = {}
+    for run in runs:
+        alone = (folder(run.results, run.run_id) / SOLO_CHECKPOINT).exists()
+        fused = is_fused(run.settings) and not alone
+        found.setdefault(kin(run.settings) if fused else run.run_id, []).append(run)
+    return [
+        tuple(group[start : start + MEMBERS])
+        for group in found.values()
+        for start in range(0, len(group), MEMBERS)
+    ]
+
+
+def attempt(runs: Sequence[PlannedRun]) -> list[Outcome]:
+    """Do one run, or several as a population, whatever comes of it: one that fails leaves
+    error.txt, and never stops others."""
+    from coefdyn.runs.population.training import train_population  # takes seconds
+    from coefdyn.runs.run import run_one
+
+    endings: Sequence[dict[str, Any] | Exception]
+    try:
+        begun = folder(runs[0].results, runs[0].run_id) / MEMBER_CHECKPOINT
+        if len(runs) == 1 and not begun.exists():  # else the last of a population that was ended
+            endings = [run_one(runs[0].config)]
+        else:
+            endings = train_population([run.config for run in runs])
+    except Exception as error:
+        endings = [error] * len(runs)
+    return [_outcome(run, ending) for run, ending in zip(runs, endings, strict=True)]
+
+
+def _outcome(run: PlannedRun, ending: dict[str, Any] | Exception) -> Outcome:
+    if isinstance(ending, LockedError | LostLockError):
+        return Outcome("elsewhere", str(ending))
+    if isinstance(ending, Exception):
+        with contextlib.suppress(OSError):
+            write_error(run.results, run.run_id, "".join(traceback.format_exception(ending)))
+        return Outcome("failed", f"{type(ending).__name__}: {' '.join(str(ending).split())}")
+    if ending["status"] == "diverged":
+        return Outcome("diverged", f"diverged at step {ending['diverged_at_step']}")
+    return Outcome("done", f"accuracy {ending['metrics']['test/accuracy']:.4f}")

@@ -1,0 +1,94 @@
+"""GPT-2's byte-pair encoding, from local files or the Hub, by either of two libraries."""
+
+import hashlib
+from pathlib import Path
+
+from coefdyn.errors import ConfigError
+from coefdyn.tasks.text.corpus import Encoder
+
+NAMES = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
+ENGINES = ("tokenizers", "tiktoken")
+# Contractions, words, numbers and the rest, each with the space before it; runs of white space.
+WORDS = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+
+
+class ByTokenizers:
+    """Hugging Face's tokenizers."""
+
+    def __init__(self, vocab: Path, merges: Path) -> None:
+        from tokenizers import Tokenizer, models, pre_tokenizers
+
+        self.identity = identity(vocab, merges)
+        try:
+            self.tokenizer = Tokenizer(models.BPE.from_file(str(vocab), str(merges)))
+        except Exception as error:  # the library raises plain Exception
+            raise ConfigError(f"{vocab} and {merges} are no GPT-2 vocabulary: {error}") from error
+        self.tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        self.vocab_size = self.tokenizer.get_vocab_size()
+
+    def encode(self, rows: list[str]) -> list[list[int]]:
+        return [found.ids for found in self.tokenizer.encode_batch(rows)]
+
+
+class ByTiktoken:
+    """OpenAI's tiktoken: the same ids, faster on long files."""
+
+    def __init__(self, vocab: Path, merges: Path) -> None:
+        try:
+            import tiktoken
+            from tiktoken.load import data_gym_to_mergeable_bpe_ranks
+        except ImportError as error:
+            raise ConfigError("engine=tiktoken needs it: pip install tiktoken") from error
+        self.identity = identity(vocab, merges)
+        ranks = data_gym_to_mergeable_bpe_ranks(str(merges), str(vocab))
+        self.encoding = tiktoken.Encoding(
+            "gpt2", pat_str=WORDS, mergeable_ranks=ranks, special_tokens={}
+        )
+        self.vocab_size = len(ranks) + 1  # and the end of a text, which no row contains
+
+    def encode(self, rows: list[str]) -> list[list[int]]:
+        return self.encoding.encode_ordinary_batch(rows)
+
+
+def gpt2(tokenizer: str, engine: str) -> Encoder:
+    """`tokenizer` is a directory with the two files, or hub."""
+    if engine not in ENGINES:
+        raise ConfigError(f"engine={engine} is not known; choose from {', '.join(ENGINES)}")
+    vocab, merges = _from_hub() if tokenizer == "hub" else files_in(Path(tokenizer))
+    made: Encoder = (ByTokenizers if engine == "tokenizers" else ByTiktoken)(vocab, merges)
+    if made.vocab_size > 2**16:
+        raise ConfigError(f"{vocab} has {made.vocab_size} tokens; files of ids hold 65536")
+    return made
+
+
+def files_in(directory: Path) -> tuple[Path, Path]:
+    """The vocabulary and the merges, under either of their customary names."""
+    for vocab, merges in NAMES:
+        if (directory / vocab).is_file() and (directory / merges).is_file():
+            return directory / vocab, directory / merges
+    raise ConfigError(
+        f"tokenizer={directory} has neither vocab.json and merges.txt nor encoder.json and "
+        "vocab.bpe"
+    )
+
+
+def _from_hub() -> tuple[Path, Path]:
+    try:
+        from huggingface_hub import hf_hub_download
+    except ImportError as error:
+        raise ConfigError("tokenizer=hub needs: pip install 'coefdyn[hub]'") from error
+    try:
+        vocab, merges = (hf_hub_download("openai-community/gpt2", name) for name in NAMES[0])
+    except Exception as error:  # network, permissions: each has errors of its own
+        raise ConfigError(
+            f"tokenizer=hub cannot be had ({type(error).__name__}); download vocab.json and "
+            "merges.txt of GPT-2 and give their directory as tokenizer"
+        ) from error
+    return Path(vocab), Path(merges)
+
+
+def identity(vocab: Path, merges: Path) -> str:
+    digest = hashlib.sha256()
+    for path in (vocab, merges):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,55 @@
+"""The command line of scripts/prepare_wikitext.py."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from coefdyn.errors import ConfigError
+from coefdyn.tasks.text.corpus import (
+    SPLITS,
+    is_prepared,
+    parquet_files,
+    rows_of_hub,
+    rows_of_parquet,
+    rows_of_text,
+    text_file,
+    write_split,
+)
+from coefdyn.tasks.text.gpt2 import gpt2
+
+
+def prepare(keys: dict[str, Any]) -> int:
+    """Tokens of every split that is not there yet."""
+    for name in ("source", "tokenizer"):
+        if not isinstance(keys.get(name), str) or keys[name] == "???":
+            raise ConfigError(f"{name} is needed: {name}=<directory> or {name}=hub")
+    splits = keys["splits"]
+    if not isinstance(splits, list) or not splits or not set(splits) <= set(SPLITS):
+        raise ConfigError(f"splits={splits} must be a list of {', '.join(SPLITS)}")
+    console, out = Console(stderr=True), Path(str(keys["out"]))
+    encoder = gpt2(keys["tokenizer"], str(keys["engine"]))
+    sources = {split: _source(keys["source"], keys["name"], split) for split in splits}
+    for split in splits:
+        name, rows = sources[split]
+        if is_prepared(out, split, name, encoder):
+            print(f"{out}/{split}.bin is there already")
+            continue
+        made = write_split(rows, name, encoder, out, split, console)
+        print(f"{out}/{split}.bin: {made.tokens} tokens of {made.words} words")
+    return 0
+
+
+def _source(source: str, hub_name: str, split: str) -> tuple[str, Iterable[str]]:
+    """What names the text of a split, and its rows. Everything that is missing is missed here."""
+    if source == "hub":
+        return f"hub {hub_name} {split}", rows_of_hub(hub_name, split)
+    directory = Path(source)
+    if not directory.is_dir():
+        raise ConfigError(f"source={source} is no directory, and not hub")
+    parquet: Sequence[Path] = parquet_files(directory, split)
+    if parquet:
+        return ", ".join(path.name for path in parquet), rows_of_parquet(parquet)
+    path = text_file(directory, split)
+    return f"{path.name}, {path.stat().st_size} bytes", rows_of_text(path)

@@ -1,0 +1,154 @@
+"""The runs that an experiment file declares."""
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from coefdyn.config import compose as config
+from coefdyn.config.compose import Config, compose, multirun, options, sweep_points
+from coefdyn.config.grid import plan
+from coefdyn.errors import ConfigError
+from coefdyn.runs.record import run_id
+
+PAPER = {
+    "principle2_readout": 180,
+    "principle2_1_kernel": 80,
+    "principle2_2_zeros": 40,
+    "principle3_position": 120,
+    "principle4_evolution": 160,
+    "principle5_scaling": 1920,
+    "principle5_no_post_norm": 1920,
+    "principle6_normalization": 90,
+    "principle6_no_post_norm": 90,
+    "architectures": 480,
+    "principle5_wikitext": 5,
+    "all_principles_lm": 7,
+}
+LITE = (54, 24, 12, 36, 48, 432, 288, 27, 27, 144, 5, 7)
+
+
+def test_every_experiment_has_the_runs_of_the_paper() -> None:
+    assert set(options("experiment")) == set(PAPER)
+    for name, number in PAPER.items():
+        assert len(sweep_points([f"experiment={name}", "scale=paper"])) == number
+    for name, number in zip(PAPER, LITE, strict=True):
+        assert len(sweep_points([f"experiment={name}", "scale=lite"])) == number
+
+
+@pytest.mark.parametrize("experiment", PAPER)
+def test_every_design_of_an_experiment_can_be_built(experiment: str) -> None:
+    runs = plan([f"experiment={experiment}", "scale=smoke"])
+    assert len(runs) == len(sweep_points([f"experiment={experiment}", "scale=smoke"]))
+
+
+@pytest.mark.parametrize("experiment", ["principle3_position", "principle5_no_post_norm"])
+def test_names_equal_those_of_naive_composition(experiment: str) -> None:
+    runs = plan([f"experiment={experiment}", "scale=lite", "seed=3"])
+    for run in random.Random(0).sample(runs, 6):
+        naive = compose(run.point)
+        assert run_id(naive) == run.run_id
+        assert naive == run.config
+
+
+@pytest.mark.parametrize(
+    "axis",
+    [
+        "trainer.devices={accelerator:cpu},{threads:2}",
+        "scale.noisy_recall.model={d_model:16},{d_model:32}",
+        "+optimizer.amsgrad=true,false",
+        "optimizer.betas=[0.9,0.95],[0.8,0.9]",
+    ],
+)
+def test_any_override_that_hydra_takes_can_be_an_axis(axis: str) -> None:
+    runs = plan(["scale=smoke", axis, "seed=0,1"])
+    for run in runs:
+        naive = compose(run.point)
+        assert (run_id(naive), naive) == (run.run_id, run.config)
+    assert len(runs) in (2, 4)  # devices are no part of a run
+
+
+def test_hydra_s_own_multirun_has_the_same_runs() -> None:
+    names: list[str] = []
+
+    def collect(config: Config) -> int:
+        names.append(run_id(config))
+        return 0
+
+    overrides = ["experiment=principle2_2_zeros", "scale=smoke", "seed=0,1"]
+    assert multirun(["-m", *overrides], collect) == 0
+    assert names == [run.run_id for run in plan(overrides)]
+    assert len(names) == 8
+
+
+def test_experiments_share_their_runs() -> None:
+    kernels, zeros = (
+        {run.run_id for run in plan([f"experiment={name}", "scale=smoke"])}
+        for name in ("principle2_1_kernel", "principle2_2_zeros")
+    )
+    assert zeros < kernels
+
+
+def test_the_command_line_wins_over_the_grid() -> None:
+    runs = plan(["experiment=principle2_readout", "scale=smoke", "model/readout=relu", "seed=1,2"])
+    assert len(runs) == 6
+    assert {run.config.values.seed for run in runs} == {1, 2}
+    assert {run.config.choices["model/readout"] for run in runs} == {"relu"}
+
+
+def test_constants_keep_their_effect_over_the_sequence() -> None:
+    for name, sign in (("principle3_position", 0.95), ("principle6_normalization", 1.05)):
+        paper, lite = (
+            compose([f"experiment={name}", f"scale={s}"]).values for s in ("paper", "lite")
+        )
+        assert paper.model.factor == sign
+        over_all = [v.model.factor ** (v.task.seq_len - 1) for v in (paper, lite)]
+        assert over_all[0] == pytest.approx(over_all[1], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["experiment=principle7"], ["experiment/principle7", "principle2_readout"]),
+        (["experiment=principle2_readout", "model/readout=exp,softmax"], ["softmax"]),
+        (["experiment=principle2_readout", "optimizer.rate=1,2"], ["optimizer.rate"]),
+        (["model/scaling=one,step_size"], ["model/scaling=step_size", "scalar_mamba2"]),
+        (["optimizer.lr=range(1,3"], ["range(1,3"]),
+        (["experiment=principle2_readout,architectures"], ["experiment takes one name"]),
+    ],
+)
+def test_a_grid_that_cannot_run_says_so(overrides: list[str], words: list[str]) -> None:
+    with pytest.raises(ConfigError) as error:
+        plan(overrides)
+    assert "\n" not in str(error.value)
+    for word in words:
+        assert word in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "typo", "words"),
+    [
+        ("model:\n  n_heads", "modle:\n  n_heads", ["modle"]),
+        ("model:\n  n_heads", "model:\n  n_head", ["n_head"]),
+        ("model.n_state:", "model.n_stat:", ["n_stat"]),
+        ("model/scaling:", "model/scalings:", ["model/scalings"]),
+        ("gate_inverse_sqrt,one", "gate_inverse_sqr,one", ["gate_inverse_sqr", "inverse_sqrt"]),
+        ("grid.${scale.name}.lr}", "grid.${scale.name}.rate}", ["grid.smoke.rate"]),
+        ("override /task: fuzzy_recall", "override /tasks: fuzzy_recall", ["tasks"]),
+    ],
+)
+def test_a_typo_in_an_experiment_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, typo: str, words: list[str]
+) -> None:
+    copied = tmp_path / "conf"
+    shutil.copytree(config.CONF, copied)
+    file = copied / "experiment" / "principle5_scaling.yaml"
+    assert line in file.read_text()
+    file.write_text(file.read_text().replace(line, typo))
+    monkeypatch.setattr(config, "CONF", copied)
+    with pytest.raises(ConfigError) as error:
+        plan(["experiment=principle5_scaling", "scale=smoke"])
+    assert "\n" not in str(error.value)
+    for word in words:
+        assert word in str(error.value)

@@ -1,0 +1,152 @@
+"""The assembled model: initial values, causality, token-by-token use, bad input."""
+
+import math
+
+import pytest
+import torch
+
+from coefdyn.config.build import build
+from coefdyn.config.compose import compose, options
+from coefdyn.model.model import SequenceModel
+from tests.designs import ARCHITECTURES
+
+SMALL = [
+    "model.d_model=8",
+    "model.n_state=8",
+    "model.d_value=8",
+    "model.n_heads=2",
+    "model.d_mlp=10",
+    "model.vocab_size=11",
+    "model.max_length=24",
+]
+PRESETS = ARCHITECTURES
+
+
+def model(*overrides: str) -> SequenceModel:
+    torch.manual_seed(0)
+    return build(compose([*SMALL, *overrides]))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_preset_trains_a_step_on_every_parameter(name: str) -> None:
+    made = model(f"model={name}")
+    for block in made.blocks:  # mLSTM's gates start at W = 0, which stops no gradient of W itself
+        assert block.mixer.design is not made.blocks[0].mixer.design or block is made.blocks[0]
+    tokens = torch.randint(11, (3, 24))
+    torch.nn.functional.cross_entropy(made(tokens).flatten(0, 1), tokens.flatten()).backward()
+    for parameter_name, parameter in made.named_parameters():
+        assert parameter.grad is not None, parameter_name
+        assert parameter.grad.isfinite().all(), parameter_name
+        assert parameter.grad.abs().max() > 0, parameter_name
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_model_is_causal(name: str) -> None:
+    made = model(f"model={name}").double()
+    tokens = torch.randint(11, (2, 24))
+    changed = tokens.clone()
+    changed[:, 15:] = (changed[:, 15:] + 1) % 11
+    before, after = made(tokens), made(changed)
+    torch.testing.assert_close(after[:, :15], before[:, :15])
+    assert not torch.allclose(after[:, 15:], before[:, 15:])
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("position", ["none", "learned", "sinusoidal"])
+def test_token_by_token_equals_the_whole_sequence(name: str, position: str) -> None:
+    made = model(f"model={name}", f"model/position={position}").double()
+    tokens = torch.randint(11, (2, 20))
+    if made.blocks[0].mixer.design.recurrence_obstacle is not None:
+        with pytest.raises(ValueError, match="no recurrent form"):
+            made.step(tokens[:, :1], None)
+        return
+    state, logits = None, []
+    for t in range(20):
+        step, state = made.step(tokens[:, t : t + 1], state)
+        logits.append(step)
+    torch.testing.assert_close(torch.cat(logits, dim=1), made(tokens))
+
+
+def test_recurrent_state_does_not_grow() -> None:
+    made = model("model=gated_deltanet")
+    state, sizes = None, []
+    for _ in range(12):
+        _, state = made.step(torch.zeros(1, 1, dtype=torch.int64), state)
+        sizes.append(sum(s.design.sums[0].numel() + s.past.numel() for s in state.blocks))
+    assert len(set(sizes)) == 1
+
+
+@pytest.mark.parametrize("init", ["torch", "normal"])
+def test_special_initial_values_survive_assembly(init: str) -> None:
+    made = model("model=mamba2", "model.n_heads=8", f"model.init={init}")
+    rates, steps = [], []
+    for block in made.blocks:
+        evolution = block.mixer.design.evolution
+        rates.append(evolution.log_rate.exp())
+        steps.append(torch.nn.functional.softplus(evolution.step.bias))
+    rate, step = torch.cat(rates), torch.cat(steps)
+    assert ((rate >= 1) & (rate <= 16)).all()
+    assert rate.std() > 1
+    assert ((step >= 0.999e-3) & (step <= 0.1001)).all()
+    assert step.log().std() > 0.5
+    forget = model("model=mlstm", f"model.init={init}").blocks[0].mixer.design.evolution.forget
+    assert forget.weight.eq(0).all()
+    torch.testing.assert_close(forget.bias.exp(), torch.sigmoid(torch.tensor([3.0, 6.0])))
+
+
+def test_general_initial_values() -> None:
+    made = model("model=gla", "model.d_model=256", "model.n_state=256", "model.vocab_size=500")
+    assert abs(made.embedding.weight.std().item() - 0.02) < 1e-3
+    bound = 1 / math.sqrt(256)
+    weight = made.blocks[0].mixer.project.weight
+    assert weight.abs().max() <= bound
+    assert abs(weight.std().item() - bound / math.sqrt(3)) < 1e-3
+    assert made.blocks[0].mixer.design.evolution.gate[1].bias.eq(0).all()
+    normal = model("model.init=normal", "model.d_model=256").blocks[0].mixer.project.weight
+    assert abs(normal.std().item() - 0.02) < 1e-3
+
+
+def test_every_choice_of_every_group_builds() -> None:
+    for group in ("block", "preprocess", "position"):
+        for option in options(f"model/{group}"):
+            logits = model(f"model/{group}={option}")(torch.randint(11, (2, 24)))
+            assert logits.shape == (2, 24, 11)
+            assert logits.isfinite().all()
+
+
+def test_positions_distinguish_steps() -> None:
+    """Identical tokens: without a position softmax attention cannot tell steps apart, with one it
+    can (Lemma 3)."""
+    tokens = torch.full((1, 10), 4)
+    for position, distinct in (("none", False), ("learned", True), ("sinusoidal", True)):
+        logits = model(f"model/position={position}")(tokens)
+        assert torch.allclose(logits[:, 3], logits[:, 7], atol=1e-6) != distinct
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        (torch.zeros(2, 0, dtype=torch.int64), "expected (batch, time)"),
+        (torch.zeros(4, dtype=torch.int64), "expected (batch, time)"),
+        (torch.zeros(2, 4), "expected int64 or int32"),
+        (torch.zeros(1, 25, dtype=torch.int64), "longer than model.max_length=24"),
+        (torch.full((1, 4), 11), "outside 0..10"),
+    ],
+)
+def test_bad_tokens_get_a_sentence(tokens: torch.Tensor, message: str) -> None:
+    with pytest.raises((ValueError, TypeError)) as error:
+        model()(tokens)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_autocast_keeps_the_mixer_in_float32(name: str) -> None:
+    """Under bfloat16 autocast logits stay near the float32 ones: only projections are rounded."""
+    made = model(f"model={name}")
+    tokens = torch.randint(11, (2, 24))
+    exact = made(tokens)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = made(tokens)
+    assert rounded.isfinite().all()
+    assert (rounded - exact).norm() / exact.norm() < 0.05
