@@ -33,10 +33,11 @@ slurm-test: setup ## Run the tests against a real SLURM of one node (needs slurm
 	$(BIN)/pytest -m slurm -rs
 
 .PHONY: lint
-lint: setup ## Check format, lint and types
+lint: setup ## Check format, lint, types and layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 .PHONY: format
 format: setup ## Apply format and lint fixes

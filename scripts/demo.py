@@ -1,43 +1,8 @@
 """A small real ablation, a figure and a page: python scripts/demo.py [Hydra overrides]"""
 
-import itertools
 import sys
-import warnings
 
-from rich.console import Console
-
-from coefdyn.allocator import keep_freed_memory
-from coefdyn.config.compose import CONF, compose
-from coefdyn.demo import SHOWN, figure, page
-from coefdyn.errors import ConfigError
-
-TASKS = ("selective_copying", "fuzzy_recall")
-
-
-def main(overrides: list[str]) -> int:
-    warnings.filterwarnings("ignore", module=r"lightning\.")
-    keep_freed_memory()
-    from coefdyn.runs.run import run_one  # takes seconds to import
-
-    console = Console(stderr=True)
-    records = []
-    points = list(itertools.product(TASKS, SHOWN))
-    for i, (task, readout) in enumerate(points, 1):
-        console.print(f"[{i}/{len(points)}] {task}, {readout} ...")
-        config = compose([f"task={task}", f"model/readout={readout}", *overrides])
-        records.append(run_one(config))
-        console.print(f"    accuracy {records[-1]['metrics']['test/accuracy']:.3f}")
-    directory = CONF.parent / "results" / "demo"
-    directory.mkdir(parents=True, exist_ok=True)
-    drawing = figure(records)
-    drawing.savefig(directory / "readouts.png", dpi=200)
-    (directory / "index.html").write_text(page(records, drawing))
-    print(f"figure: {directory / 'readouts.png'}\npage:   {directory / 'index.html'}")
-    return 0
-
+from coefdyn.cli import main
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except ConfigError as error:
-        sys.exit(f"error: {error}")
+    sys.exit(main(["demo", *sys.argv[1:]]))

@@ -2,11 +2,7 @@
 
 import sys
 
-from coefdyn.doctor import main
-from coefdyn.errors import ConfigError
+from coefdyn.cli import main
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except ConfigError as error:
-        sys.exit(f"error: {error}")
+    sys.exit(main(["doctor", *sys.argv[1:]]))

@@ -2,11 +2,7 @@
 
 import sys
 
-from coefdyn.cli.figure import figure
-from coefdyn.errors import ConfigError
+from coefdyn.cli import main
 
 if __name__ == "__main__":
-    try:
-        sys.exit(figure(sys.argv[1:]))
-    except ConfigError as error:
-        sys.exit(f"error: {error}")
+    sys.exit(main(["figure", *sys.argv[1:]]))

@@ -2,12 +2,7 @@
 
 import sys
 
-from coefdyn.config.compose import raw
-from coefdyn.errors import ConfigError
-from coefdyn.tasks.text.prepare import prepare
+from coefdyn.cli import main
 
 if __name__ == "__main__":
-    try:
-        sys.exit(prepare(raw(sys.argv[1:], "prepare_wikitext")))
-    except ConfigError as error:
-        sys.exit(f"error: {error}")
+    sys.exit(main(["prepare", *sys.argv[1:]]))

@@ -5,7 +5,7 @@ With -m it trains every combination of comma-separated values, one after the oth
 
 import sys
 
-from coefdyn.cli.train import main
+from coefdyn.cli import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(["train", *sys.argv[1:]]))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from coefdyn.mixer.forms.choice import decayed_dot, linear, noncommuting, quadratic, tiles
+from coefdyn.mixer.forms import decayed_dot, linear, noncommuting, quadratic, tiles
 
 
 @pytest.fixture(autouse=True)

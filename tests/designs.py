@@ -6,13 +6,16 @@ import random
 from functools import cache
 
 import torch
-from torch import Tensor
 
 from coefdyn.config.build import DESIGN_SLOTS, build_slot
-from coefdyn.config.compose import compose, options
+from coefdyn.config.compose import compose
+from coefdyn.config.plugins import options
 from coefdyn.mixer.design import Design, MissingTraitError
 from coefdyn.mixer.sequence_mixer import SequenceMixer
 from coefdyn.mixer.slots.preprocess import Nothing
+from coefdyn.testing.forms import SIZES, forms_of, inputs, randomized, values_and_gradients
+
+__all__ = ["SIZES", "forms_of", "inputs", "values_and_gradients"]
 
 Choice = tuple[str, ...]  # evolution, scaling, readout, normalization
 
@@ -22,13 +25,13 @@ ARCHITECTURES = [
     for name in options("model")
     if not name.startswith("all_") and not name.endswith(("_unscaled", "_inverse_sqrt"))
 ]
-SIZES = {"d_model": 6, "n_state": 6, "d_value": 4, "n_heads": 2}
 
 
 @cache
 def slot(name: str, option: str) -> object:
     sizes = [f"model.{size}={value}" for size, value in SIZES.items()]
-    return build_slot(compose([f"model/{name}={option}", *sizes]).values.model[name], object)
+    config = compose([f"model/{name}={option}", *sizes])
+    return build_slot(config, getattr(config.settings.model, name), object)
 
 
 @cache
@@ -86,55 +89,7 @@ def mixer(
     """A small mixer of that design with random parameters, biases and gates included."""
     slots = {name: copy.deepcopy(part) for name, part in _slots(choice).items()}
     made = SequenceMixer(**SIZES, **slots, preprocess=preprocess, unit_qk=unit_qk, backend="auto")
-    generator = torch.Generator().manual_seed(seed)
-    made.to(dtype)
-    with torch.no_grad():
-        for name, parameter in made.named_parameters():
-            scale = 0.2 if "evolution" in name or "scaling" in name else 0.5
-            noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-            parameter.copy_(scale * noise)
-    return made
-
-
-def inputs(made: SequenceMixer, batch: int, length: int) -> Tensor:
-    """Random x for which no row of coefficients sums to nearly zero, where the sum divides."""
-    dtype = next(made.parameters()).dtype
-    for seed in range(1000):
-        generator = torch.Generator().manual_seed(seed)
-        x = torch.randn(batch, length, SIZES["d_model"], generator=generator, dtype=torch.float64)
-        design = made.design
-        if design.readout.nonnegative or not design.normalization.scale_invariant:
-            break
-        with torch.no_grad():
-            alpha, _ = made.coefficients(x.to(dtype))
-        if (alpha.sum(-1).abs() > 0.02 * alpha.abs().sum(-1)).all():
-            break
-    else:
-        raise AssertionError("no input found with row sums away from zero")
-    return x.to(dtype).requires_grad_()
-
-
-def run(made: SequenceMixer, form: str, x: Tensor, weight: Tensor) -> dict[str, Tensor]:
-    """Value, and gradients of the input and of all parameters, of <weight, y>."""
-    names, parameters = zip(*made.named_parameters(), strict=True)
-    if form == "recurrent":
-        state, outputs = None, []
-        for t in range(x.shape[1]):
-            y_t, state = made.step(x[:, t : t + 1], state)
-            outputs.append(y_t)
-        y = torch.cat(outputs, dim=1)
-    else:
-        made.backend = form
-        y = made(x)
-    gradients = torch.autograd.grad(y, (x, *parameters), weight, materialize_grads=True)
-    return {"y": y, **dict(zip(("x", *names), gradients, strict=True))}
-
-
-def forms(made: SequenceMixer) -> list[str]:
-    served = ["quadratic"]
-    if made.design.recurrence_obstacle is None:
-        served += ["linear", "recurrent"]
-    return served
+    return randomized(made, dtype, seed)
 
 
 def _slots(choice: Choice) -> dict[str, object]:

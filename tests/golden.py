@@ -16,8 +16,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from coefdyn.config.build import build, build_optimizer, build_task
-from coefdyn.config.compose import compose, options
+from coefdyn.config.build import build_model, build_optimizer, build_task
+from coefdyn.config.compose import compose
+from coefdyn.config.plugins import options
 from coefdyn.runs.data import data_of
 from coefdyn.runs.loop import cosine
 from coefdyn.tasks.task import IGNORE
@@ -33,10 +34,10 @@ def losses(preset: str, task: str, data: Path) -> list[float]:
     if task == "wikitext103":
         overrides.append(f"task.vocab_size={VOCABULARY}")
     config = compose(overrides)
-    batches = data_of(build_task(config), config.values.task).training_batches(
-        config.values.trainer.batch_size, torch.device("cpu"), config.values.seed
+    batches = data_of(build_task(config), config.settings.task).training_batches(
+        config.settings.trainer.batch_size, torch.device("cpu"), config.settings.seed
     )
-    model = build(config).double()
+    model = build_model(config).double()
     for block in model.blocks:
         linear = block.mixer.design.recurrence_obstacle is None
         block.mixer.backend = "linear" if linear else "quadratic"

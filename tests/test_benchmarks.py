@@ -8,12 +8,12 @@ import torch
 
 from coefdyn.allocator import keep_freed_memory
 from coefdyn.benchmarks.measure import interleaved_medians, peak_megabytes, result
-from coefdyn.config.compose import CONF
 from coefdyn.mixer.forms.quadratic import quadratic_form
 from coefdyn.mixer.slots.readout import Softplus
 from coefdyn.mixer.slots.transition import Transition
+from tests import SCRIPTS
 
-SCRIPT = CONF.parent / "scripts" / "benchmark.py"
+SCRIPT = SCRIPTS / "benchmark.py"
 
 
 def test_peak_memory_counts_what_is_alive_together() -> None:

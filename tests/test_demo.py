@@ -59,6 +59,6 @@ def test_points_are_the_records_that_have_coefficients() -> None:
 def test_the_page_has_every_run_and_needs_no_network() -> None:
     text = page(RECORDS, figure(RECORDS))
     for entry in RECORDS:
-        assert entry["run_id"] in text
+        assert entry.run_id in text
     assert not re.search(r"https?://|<script|<link", text)
     assert "diverged" in text

@@ -6,12 +6,13 @@ import subprocess
 import pytest
 
 from coefdyn import doctor
+from coefdyn.cli.doctor import run
 from coefdyn.errors import ConfigError
 from coefdyn.mixer.backends import ADAPTERS
 
 
 def test_doctor_names_every_backend_and_why_not(capsys: pytest.CaptureFixture[str]) -> None:
-    assert doctor.main(["format=json"]) == 0
+    assert run(["format=json"]) == 0
     found = {line["name"]: line for line in json.loads(capsys.readouterr().out)}
     assert {"python", "cpu", "quadratic", "linear", "definition", *ADAPTERS} <= found.keys()
     assert found["sdpa"]["usable"]
@@ -26,7 +27,7 @@ def test_doctor_names_every_backend_and_why_not(capsys: pytest.CaptureFixture[st
 
 
 def test_doctor_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    assert doctor.main([]) == 0
+    assert run([]) == 0
     assert "flex_attention" in capsys.readouterr().out
 
 
@@ -46,4 +47,4 @@ def test_a_cluster_that_does_not_answer_is_none(
 
 def test_an_unknown_format_is_one_sentence() -> None:
     with pytest.raises(ConfigError, match="choose from table, json"):
-        doctor.main(["format=xml"])
+        run(["format=xml"])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from coefdyn.config.compose import options
+from coefdyn.config.plugins import options
 from tests.golden import LOSSES, losses, text
 
 CURVES: dict[str, dict[str, list[float]]] = json.loads(LOSSES.read_text())

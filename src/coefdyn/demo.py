@@ -2,33 +2,25 @@
 
 import base64
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
-from typing import Any
 
 from matplotlib.figure import Figure
 
-from coefdyn.plot.style import (
-    COLUMN,
-    NEAR_ZERO,
-    accuracy_axis,
-    legend_below,
-    paper_style,
-    readout_look,
-    task_name,
-)
+from coefdyn.paper.looks import NEAR_ZERO, readout_look
+from coefdyn.plot.style import COLUMN, accuracy_axis, legend_below, paper_style, task_name
+from coefdyn.runs.record import Record
 
+TASKS = ("selective_copying", "fuzzy_recall")
 SHOWN = ("exp", "softplus", "relu", "sigmoid", "elu_plus_one", "identity")
-
-Record = Mapping[str, Any]
 
 
 def readout(record: Record) -> str:
-    return str(record["choices"]["model/readout"])
+    return str(record.choices["model/readout"])
 
 
 def task(record: Record) -> str:
-    return str(record["choices"]["task"])
+    return str(record.choices["task"])
 
 
 def figure(records: Sequence[Record]) -> Figure:
@@ -40,13 +32,13 @@ def figure(records: Sequence[Record]) -> Figure:
         for axes, name in zip(panels, tasks, strict=True):
             chosen = [record for record in records if task(record) == name]
             for record in chosen:
-                if record["coefficients"] is None:  # diverged: an accuracy, but no coefficients
+                if record.coefficients is None:  # diverged: an accuracy, but no coefficients
                     continue
                 label, colour = readout_look(readout(record))
-                x, y = record["coefficients"]["near_zero"], record["metrics"]["test/accuracy"]
+                x, y = record.coefficients["near_zero"], record.metrics["test/accuracy"]
                 axes.plot(x, y, "o", color=colour, label=label, markersize=6)
             axes.set(title=task_name(name), xlabel=NEAR_ZERO, xlim=(-0.03, 1.03))
-            accuracy_axis(axes, chosen[0]["chance"], label=name == tasks[0])
+            accuracy_axis(axes, chosen[0].chance, label=name == tasks[0])
         legend_below(drawing, columns=len(SHOWN))
     return drawing
 
@@ -88,17 +80,17 @@ versions are in <code>results/runs/&lt;run&gt;/record.json</code>.</p>
 
 
 def _row(record: Record) -> str:
-    statistics = record["coefficients"] or {}
+    statistics = record.coefficients or {}
     cells = [
         task_name(task(record)),
         readout(record),
-        f"{record['metrics']['test/accuracy']:.3f}",
-        f"{record['chance']:.3f}",
+        f"{record.metrics['test/accuracy']:.3f}",
+        f"{record.chance:.3f}",
         _number(statistics.get("near_zero")),
         _number(statistics.get("near_one")),
-        record["status"],
-        f"{record['seconds']['training']:.0f}",
-        record["run_id"],
+        record.status,
+        f"{record.seconds['training']:.0f}",
+        record.run_id,
     ]
     return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>\n"
 

@@ -2,32 +2,28 @@
 
 import importlib.metadata
 import importlib.util
-import json
 import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 import torch
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from coefdyn.config.build import build_mixer
-from coefdyn.config.compose import CONF, compose
-from coefdyn.errors import ConfigError
+from coefdyn.config.build import build_design_mixer
+from coefdyn.config.compose import compose
 from coefdyn.mixer.backends import ADAPTERS
 from coefdyn.mixer.design import Design
 from coefdyn.mixer.forms.choice import FORMS
 
 # What is imported, what installs it, and what it is for.
 OPTIONAL = (
-    ("tiktoken", "tiktoken", "prepare_wikitext.py engine=tiktoken"),
-    ("datasets", "'.[hub]'", "prepare_wikitext.py source=hub"),
-    ("wandb", "'.[wandb]'", "logger=wandb"),
-    ("submitit", "'.[submitit]'", "train.py -m hydra/launcher=slurm"),
+    ("tiktoken", "tiktoken", "prepare engine=tiktoken"),
+    ("datasets", "'coefdyn[hub]'", "prepare source=hub"),
+    ("wandb", "'coefdyn[wandb]'", "logger=wandb"),
+    ("submitit", "'coefdyn[slurm]'", "train -m hydra/launcher=slurm"),
 )
 # Those of the paper's Table 1, and two of its experiments; others are variants of these.
 PRESETS = (
@@ -45,7 +41,7 @@ PRESETS = (
 
 
 @dataclass(frozen=True)
-class Finding:
+class Part:
     """One line: `usable` here or not, its version, and what it serves or why it is not usable."""
 
     part: str
@@ -55,90 +51,67 @@ class Finding:
     note: str
 
 
-def main(arguments: Sequence[str]) -> int:
-    config = compose(arguments, "doctor").values
-    if config.format not in ("table", "json"):
-        raise ConfigError(f"format={config.format} is not known; choose from table, json")
-    findings = list(examine())
-    if config.format == "json":
-        print(json.dumps([asdict(finding) for finding in findings], indent=1))
-        return 0
-    table = Table("", "name", "", "version", "")
-    part = None
-    for finding in findings:
-        table.add_row(
-            "" if finding.part == part else finding.part,
-            finding.name,
-            "[green]yes[/]" if finding.usable else "[yellow]no[/]",
-            finding.version,
-            escape(finding.note),
-        )
-        part = finding.part
-    Console().print(table)
-    return 0
-
-
-def examine() -> Iterator[Finding]:
+def examine() -> Iterator[Part]:
     yield from _machine()
     yield from _backends()
     for module, installs, use in OPTIONAL:
         found = _is_installed(module)
         note = use if found else f"for {use}: pip install {installs}"
-        yield Finding("optional", module, found, _version(module), note)
+        yield Part("optional", module, found, _version(module), note)
     yield _cluster()
     for corpus in ("wikitext103", "wikitext2"):
         yield _text(corpus)
 
 
-def _machine() -> Iterator[Finding]:
+def _machine() -> Iterator[Part]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    yield Finding("machine", "python", True, platform.python_version(), platform.platform())
+    yield Part("machine", "python", True, platform.python_version(), platform.platform())
     note = f"{cores} cores, {torch.get_num_threads()} threads of torch"
-    yield Finding("machine", "cpu", True, torch.__version__, f"{platform.machine()}, {note}")
+    yield Part("machine", "cpu", True, torch.__version__, f"{platform.machine()}, {note}")
     if not torch.cuda.is_available():
         why = "torch sees no device" if torch.version.cuda else "this torch is built without CUDA"
-        yield Finding("machine", "cuda", False, torch.version.cuda or "", why)
+        yield Part("machine", "cuda", False, torch.version.cuda or "", why)
     for index in range(torch.cuda.device_count()):
         found = torch.cuda.get_device_properties(index)
         size = f"{found.total_memory / 2**30:.0f} GB, {found.major}.{found.minor}"
         half = "bf16" if found.major >= 8 else "no bf16: use trainer.precision=fp32"
         note = f"{found.name}, {size}, {half}"
-        yield Finding("machine", f"cuda:{index}", True, torch.version.cuda or "", note)
+        yield Part("machine", f"cuda:{index}", True, torch.version.cuda or "", note)
 
 
-def _backends() -> Iterator[Finding]:
+def _backends() -> Iterator[Part]:
     designs = {preset: _design(preset) for preset in PRESETS}
     for name in FORMS:
         linear = [p for p, design in designs.items() if design.recurrence_obstacle is None]
         served = ", ".join(linear) if name == "linear" else "every design"
-        yield Finding("backend", name, True, "", f"serves {served}")
+        yield Part("backend", name, True, "", f"serves {served}")
     for name, kernel in ADAPTERS.items():
         served = ", ".join(p for p, design in designs.items() if kernel.obstacle(design) is None)
         note = (
             f"serves {served}" if kernel.absence is None else f"{kernel.absence}; serves {served}"
         )
-        yield Finding("backend", name, kernel.absence is None, _version(kernel.module), note)
+        yield Part("backend", name, kernel.absence is None, _version(kernel.module), note)
 
 
 def _design(preset: str) -> Design:
-    return build_mixer(compose([f"model={preset}", "model.backend=auto"])).design
+    return build_design_mixer(compose([f"model={preset}", "model.backend=auto"])).design
 
 
-def _cluster() -> Finding:
+def _cluster() -> Part:
     if shutil.which("sbatch") is None:
-        return Finding("cluster", "slurm", False, "", "for sweep.py action=submit: no sbatch here")
+        return Part("cluster", "slurm", False, "", "for sweep action=submit: no sbatch here")
     said = subprocess.run(["sbatch", "--version"], capture_output=True, text=True, check=False)
     if said.returncode != 0:
         why = (said.stderr.strip().splitlines() or ["it ends with an error"])[-1]
-        return Finding("cluster", "slurm", False, "", f"for sweep.py action=submit: {why}")
-    return Finding("cluster", "slurm", True, said.stdout.strip(), "sweep.py action=submit")
+        return Part("cluster", "slurm", False, "", f"for sweep action=submit: {why}")
+    return Part("cluster", "slurm", True, said.stdout.strip(), "sweep action=submit")
 
 
-def _text(corpus: str) -> Finding:
-    where = CONF.parent / "data" / corpus
+def _text(corpus: str) -> Part:
+    where = Path("data") / corpus
     splits = [s for s in ("train", "validation", "test") if (where / f"{s}.json").exists()]
-    remedy = f"for task=wikitext103: scripts/prepare_wikitext.py ... out=data/{corpus} makes it"
-    return Finding("data", corpus, len(splits) == 3, "", "" if len(splits) == 3 else remedy)
+    remedy = f"for task=wikitext103: coefdyn prepare ... out=data/{corpus} makes it"
+    return Part("data", corpus, len(splits) == 3, "", "" if len(splits) == 3 else remedy)
 
 
 def _is_installed(module: str) -> bool:

@@ -1,11 +1,11 @@
-"""scripts/sweep.py: what there is to run, and what became of it."""
+"""coefdyn sweep: what there is to run, and what became of it."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from coefdyn.cli.sweep import main
+from coefdyn.cli.sweep import run as main
 from coefdyn.config.compose import compose
 from coefdyn.errors import ConfigError
 from coefdyn.runs.run import run_one
@@ -49,7 +49,7 @@ def test_states_add_up_and_status_tells_when_something_is_left(
         ("action=walk", "action=walk is not known; choose from plan, run, status, submit"),
         ("format=xml", "format=xml is not known; choose from table, json"),
         ("experiment=nothing", "experiment/nothing"),
-        ("force=true", "force=true is for train.py"),
+        ("force=true", "force=true is for train"),
         ("slurm=null", "slurm=None must be a section"),
         ("seed=range(0,0)", "the grid has no points"),
     ],

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from coefdyn.training import config as training_config
 
-from coefdyn.config.build import SLOTS, build, build_block, build_mixer
-from coefdyn.config.compose import CONF, Config, options
+from coefdyn.config import compose as training_config
+from coefdyn.config.build import SLOTS, build_block, build_mixer, build_model
+from coefdyn.config.compose import Config
+from coefdyn.config.plugins import CONF, options
 from coefdyn.errors import ConfigError
 from tests.designs import ARCHITECTURES
 
@@ -49,7 +50,7 @@ BAD = [
     (["model.init=xavier"], ["model.init=xavier", "torch, normal"]),
     (["model/evolution=constant", "model.evolution.c=0.0"], ["c > 0"]),
     (["model.unit_qk=no"], ["model.unit_qk=no must be true or false"]),
-    (["model.block.gated=off"], ["model.block.gated=off must be true or false"]),
+    (["model.block.gated=off"], ["gated=off must be true or false"]),
     (["model=gla", "model.evolution.temperature=-16.0"], ["temperature > 0"]),
     (["model=gla", "model.evolution.rank=0"], ["rank >= 1"]),
     (["model=mamba2", "model.evolution.rate_range=[-1.0,1.0]"], ["rate_range=[-1.0, 1.0]"]),
@@ -60,7 +61,7 @@ BAD = [
     (["model=mamba2", "+model.preprocess.widht=3"], ["widht"]),
     (["model=mamba2", "model.preprocess.width=0"], ["width of at least 1"]),
     (["model=null"], ["must be a string"]),
-    (["~model.evolution"], ["choose a model preset"]),
+    (["~model.evolution"], ["model lacks: evolution"]),
     (["seed=abc"], ["seed=abc must be a whole number"]),
     (
         ["model=deltanet", "model/scaling=step_size"],
@@ -73,7 +74,7 @@ BAD = [
     (["model/normalization=power", "model.normalization.c=-1.0"], ["c > 0"]),
     (["+model.readout.sharpness=2"], ["unexpected keyword argument 'sharpness'"]),
     (["model.evolution._target_=os.system"], ["refused", "coefdyn, torch, lightning"]),
-    (["model.evolution._target_=coefdyn.config.compose.Path"], ["refused"]),
+    (["model.evolution._target_=coefdyn.config.plugins.Path"], ["refused"]),
     (["model.evolution._target_=coefdyn.config.build.compose"], ["refused"]),
     (["model.evolution._target_=torchevil.System"], ["refused"]),
     (["model.evolution._target_=coefdyn.mixer.slots.evolution.Nope"], ["does not exist"]),
@@ -87,7 +88,7 @@ BAD = [
 @pytest.mark.parametrize(("overrides", "parts"), BAD, ids=lambda value: " ".join(value))
 def test_bad_configuration_gets_one_sentence(overrides: list[str], parts: list[str]) -> None:
     with pytest.raises(ConfigError) as error:
-        build(compose(overrides))
+        build_model(compose(overrides))
     message = str(error.value)
     assert "\n" not in message
     for part in parts:
@@ -139,7 +140,7 @@ def test_a_backend_set_later_is_checked_too() -> None:
 
 
 def test_the_seed_decides_the_weights() -> None:
-    first, again, other = (build(compose([f"seed={seed}"])).head.weight for seed in (3, 3, 4))
+    first, again, other = (build_model(compose([f"seed={seed}"])).head.weight for seed in (3, 3, 4))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
@@ -176,7 +177,7 @@ def test_choosing_a_slot_changes_only_that_slot() -> None:
 
 
 def test_every_layer_has_a_mixer_of_its_own() -> None:
-    blocks = build(compose(["model.n_layers=3"])).blocks
+    blocks = build_model(compose(["model.n_layers=3"])).blocks
     assert len({id(block.mixer.design.evolution) for block in blocks}) == 3
 
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from coefdyn.config import compose as config
-from coefdyn.config.compose import Config, compose, multirun, options, sweep_points
+from coefdyn.config import compose as composing
+from coefdyn.config import plugins
+from coefdyn.config.compose import Config, compose, multirun, sweep_points
 from coefdyn.config.grid import plan
+from coefdyn.config.plugins import options
 from coefdyn.errors import ConfigError
-from coefdyn.runs.record import run_id
 
 PAPER = {
     "principle2_readout": 180,
@@ -48,8 +49,8 @@ def test_names_equal_those_of_naive_composition(experiment: str) -> None:
     runs = plan([f"experiment={experiment}", "scale=lite", "seed=3"])
     for run in random.Random(0).sample(runs, 6):
         naive = compose(run.point)
-        assert run_id(naive) == run.run_id
-        assert naive == run.config
+        assert naive.run_id == run.run_id
+        assert naive.values == run.values
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,7 @@ def test_any_override_that_hydra_takes_can_be_an_axis(axis: str) -> None:
     runs = plan(["scale=smoke", axis, "seed=0,1"])
     for run in runs:
         naive = compose(run.point)
-        assert (run_id(naive), naive) == (run.run_id, run.config)
+        assert (naive.run_id, naive.values) == (run.run_id, run.values)
     assert len(runs) in (2, 4)  # devices are no part of a run
 
 
@@ -73,7 +74,7 @@ def test_hydra_s_own_multirun_has_the_same_runs() -> None:
     names: list[str] = []
 
     def collect(config: Config) -> int:
-        names.append(run_id(config))
+        names.append(config.run_id)
         return 0
 
     overrides = ["experiment=principle2_2_zeros", "scale=smoke", "seed=0,1"]
@@ -93,17 +94,17 @@ def test_experiments_share_their_runs() -> None:
 def test_the_command_line_wins_over_the_grid() -> None:
     runs = plan(["experiment=principle2_readout", "scale=smoke", "model/readout=relu", "seed=1,2"])
     assert len(runs) == 6
-    assert {run.config.values.seed for run in runs} == {1, 2}
+    assert {run.config.settings.seed for run in runs} == {1, 2}
     assert {run.config.choices["model/readout"] for run in runs} == {"relu"}
 
 
 def test_constants_keep_their_effect_over_the_sequence() -> None:
     for name, sign in (("principle3_position", 0.95), ("principle6_normalization", 1.05)):
         paper, lite = (
-            compose([f"experiment={name}", f"scale={s}"]).values for s in ("paper", "lite")
+            compose([f"experiment={name}", f"scale={s}"]).settings for s in ("paper", "lite")
         )
         assert paper.model.factor == sign
-        over_all = [v.model.factor ** (v.task.seq_len - 1) for v in (paper, lite)]
+        over_all = [v.model.factor ** (v.task["seq_len"] - 1) for v in (paper, lite)]
         assert over_all[0] == pytest.approx(over_all[1], rel=1e-9)
 
 
@@ -142,11 +143,12 @@ def test_a_typo_in_an_experiment_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, typo: str, words: list[str]
 ) -> None:
     copied = tmp_path / "conf"
-    shutil.copytree(config.CONF, copied)
+    shutil.copytree(plugins.CONF, copied)
     file = copied / "experiment" / "principle5_scaling.yaml"
     assert line in file.read_text()
     file.write_text(file.read_text().replace(line, typo))
-    monkeypatch.setattr(config, "CONF", copied)
+    monkeypatch.setattr(composing, "CONF", copied)
+    monkeypatch.setattr(plugins, "conf_directories", lambda _: (copied,))
     with pytest.raises(ConfigError) as error:
         plan(["experiment=principle5_scaling", "scale=smoke"])
     assert "\n" not in str(error.value)

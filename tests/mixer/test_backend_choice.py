@@ -154,8 +154,8 @@ def test_a_run_by_a_kernel_in_half_precision_ends_in_its_record(
     choice = ["model=deltanet", "trainer.precision=bf16-mixed"]
     own = run_smoke(tmp_path / "own", *choice)
     record = run_smoke(tmp_path / "kernel", *choice, f"model.backend={stand_in}")
-    assert set(record["backend"]) == {stand_in}
-    assert record["metrics"]["test/loss"] == pytest.approx(own["metrics"]["test/loss"], rel=0.02)
+    assert set(record.backend) == {stand_in}
+    assert record.metrics["test/loss"] == pytest.approx(own.metrics["test/loss"], rel=0.02)
     monkeypatch.setattr(ADAPTERS[stand_in].call, "delta", lambda *_, **__: 1 / 0)
     with pytest.raises(ConfigError, match=r"^model\.backend=fla fails here: division by zero; use"):
         run_smoke(tmp_path / "broken", *choice, f"model.backend={stand_in}")

@@ -39,10 +39,10 @@ def served(name: str) -> list[designs.Choice]:
 
 def assert_equal_to_quadratic(made: SequenceMixer, name: str, x: torch.Tensor) -> None:
     weight = torch.randn_like(made(x))
-    expected = designs.run(made, "quadratic", x, weight)
+    expected = designs.values_and_gradients(made, "quadratic", x, weight)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # flex_attention's, that it is not compiled
-        found = designs.run(made, name, x, weight)
+        found = designs.values_and_gradients(made, name, x, weight)
     assert made.form_used == name
     largest = max(g.abs().max() for key, g in expected.items() if key != "y")
     for key, value in found.items():
@@ -106,8 +106,8 @@ def test_kernel_equals_quadratic_on_a_gpu(name: str, heads: int) -> None:
         x = torch.randn(2, 256, 64, device="cuda", requires_grad=True)
         with torch.autocast("cuda", torch.bfloat16):
             weight = torch.randn_like(made(x))
-            expected = designs.run(made, "quadratic", x, weight)
-            found = designs.run(made, name, x, weight)
+            expected = designs.values_and_gradients(made, "quadratic", x, weight)
+            found = designs.values_and_gradients(made, name, x, weight)
         for key, value in found.items():
             error = (value - expected[key]).norm() / expected[key].norm().clamp(min=1e-3)
             assert error <= 3e-2, f"{name}, {preset}, {key}: off by {error:.1e}"

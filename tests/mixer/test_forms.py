@@ -6,24 +6,14 @@ import pytest
 import torch
 
 from coefdyn.config.build import DESIGN_SLOTS
-from coefdyn.config.compose import options
-from coefdyn.mixer.forms.choice import linear, tiles
+from coefdyn.config.plugins import options
+from coefdyn.mixer.forms import linear, tiles
+from coefdyn.testing import check_forms
 from tests import designs
 
 
 def assert_equal_to_definition(choice: designs.Choice, batch: int = 2, length: int = 11) -> None:
-    made = designs.mixer(choice)
-    x = designs.inputs(made, batch, length)
-    weight = torch.randn(batch, length, designs.SIZES["d_value"], dtype=torch.float64)
-    expected = designs.run(made, "definition", x, weight)
-    largest_gradient = max(g.abs().max() for name, g in expected.items() if name != "y")
-    for form in designs.forms(made):
-        for name, value in designs.run(made, form, x, weight).items():
-            reference = expected[name]
-            # Some gradients vanish by an invariance of the design: there, only rounding is left.
-            scale = reference.abs().max().clamp(min=1e-4 * largest_gradient)
-            error = (value - reference).abs().max() / scale
-            assert error <= 1e-9, f"{choice}, {form} form, {name}: off by {error:.1e}"
+    check_forms(designs.mixer(choice), batch, length)
 
 
 def test_covering_set_holds_every_accepted_pair() -> None:
@@ -91,11 +81,13 @@ def test_float32_error_is_at_most_twice_that_of_the_loop(
     batch = 2 if signed_sums else 16
     x = designs.inputs(single, batch, 40 if not signed_sums else 24)
     weight = torch.randn(batch, x.shape[1], designs.SIZES["d_value"])
-    truth = designs.run(exact, "definition", x.detach().double().requires_grad_(), weight.double())
-    loop = designs.run(single, "definition", x, weight)
+    truth = designs.values_and_gradients(
+        exact, "definition", x.detach().double().requires_grad_(), weight.double()
+    )
+    loop = designs.values_and_gradients(single, "definition", x, weight)
     largest = max(rms(gradient) for name, gradient in truth.items() if name not in ("y", "x"))
-    for form in designs.forms(single):
-        found = designs.run(single, form, x, weight)
+    for form in designs.forms_of(single):
+        found = designs.values_and_gradients(single, form, x, weight)
         for name, expected in truth.items():
             per_sequence = tuple(range(1, expected.ndim)) if name in ("y", "x") else None
             error, loop_error = (

@@ -6,7 +6,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from coefdyn.config.build import build_block
-from coefdyn.config.compose import compose, options
+from coefdyn.config.compose import compose
+from coefdyn.config.plugins import options
 from coefdyn.model.blocks import Block
 
 SIZES = ["model.d_model=12", "model.n_state=8", "model.d_value=12", "model.n_heads=2"]

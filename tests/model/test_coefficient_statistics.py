@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from coefdyn.config.build import build
+from coefdyn.config.build import build_model
 from coefdyn.config.compose import compose
-from coefdyn.model.coefficient_statistics import blocks_of, coefficient_statistics
-from coefdyn.model.model import SequenceModel
-from coefdyn.model.model import coefficient_statistics as coefficients
+from coefdyn.model import coefficient_statistics as coefficients
+from coefdyn.model.coefficient_statistics import coefficient_statistics
+from coefdyn.model.model import SequenceModel, blocks_of
 
 LENGTH = 9
 CHOICES = [
@@ -24,7 +24,7 @@ CHOICES = [
 
 def model_and_tokens(choice: list[str]) -> tuple[SequenceModel, Tensor]:
     sizes = ["model.max_length=9", "model.vocab_size=5", "model.init=normal"]
-    model = build(compose(["scale=smoke", *choice, *sizes]))
+    model = build_model(compose(["scale=smoke", *choice, *sizes]))
     with torch.no_grad():  # large weights: coefficients near zero and near one occur
         for block in blocks_of(model):
             block.mixer.project.weight.mul_(60)

@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 
-from coefdyn.config.build import build
-from coefdyn.config.compose import compose, options
+from coefdyn.config.build import build_model
+from coefdyn.config.compose import compose
+from coefdyn.config.plugins import options
 from coefdyn.model.model import SequenceModel
 from tests.designs import ARCHITECTURES
 
@@ -24,7 +25,7 @@ PRESETS = ARCHITECTURES
 
 def model(*overrides: str) -> SequenceModel:
     torch.manual_seed(0)
-    return build(compose([*SMALL, *overrides]))
+    return build_model(compose([*SMALL, *overrides]))
 
 
 @pytest.mark.parametrize("name", PRESETS)

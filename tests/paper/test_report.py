@@ -9,17 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from coefdyn.cli.figure import report
-from coefdyn.paper.figures import STEMS
-from coefdyn.results.files import Shelf
-from tests.paper.worlds import record, right, runs_of
+from coefdyn.cli import main
+from coefdyn.paper import experiments
+from tests.paper.worlds import fill
 
-pytestmark = pytest.mark.xdist_group("worlds")  # whose plans take long, once
+pytestmark = pytest.mark.xdist_group("worlds")  # whose runs are planned once
 
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 )
-EXPERIMENTS = ("principle3_position", "principle2_readout")
+SHOWN = ("principle3_position", "principle2_readout")
 # What a person would do, and what they would see; written where --dump-dom shows it.
 VISIT = """
 <script>
@@ -60,32 +59,27 @@ document.body.dataset.seen = JSON.stringify(seen);
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     results = tmp_path_factory.mktemp("page")
-    made = Shelf(results, "smoke")
-    for stem in EXPERIMENTS:
-        made.write(stem, runs_of(stem), {r.run_id: record(stem, r, right) for r in runs_of(stem)})
-    assert report([f"paths.results={results}"]) == 0
+    fill(results, stems=SHOWN)
+    assert main(["report", f"paths.results={results}"]) == 0
     return results / "report" / "index.html"
 
 
 class _Links(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.links: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found += [value or "" for name, value in attrs if name in ("src", "href")]
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
 
 
 def test_the_page_needs_nothing_but_itself(page: Path) -> None:
-    links = _Links()
-    links.feed(page.read_text())
-    assert len(links.found) >= len(EXPERIMENTS)
-    assert all(link.startswith("data:") for link in links.found)
-    text = page.read_text()
-    for stem in EXPERIMENTS:
-        assert f'id="smoke-{stem}"' in text
+    parser, text = _Links(), page.read_text()
+    parser.feed(text)
+    assert len(parser.links) >= len(SHOWN)
+    assert all(link.startswith("data:") for link in parser.links)
+    assert {stem for stem in experiments() if f'id="smoke-{stem}"' in text} == set(SHOWN)
     assert "24 runs, 24 h in all; commit 0000000000" in text
-    assert len(STEMS) > len(EXPERIMENTS)
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
@@ -103,12 +97,12 @@ def test_a_browser_can_sort_and_filter_it(page: Path, tmp_path: Path, width: int
         capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert "CONSOLE" not in done.stderr
-    found = re.search(r'data-seen="([^"]*)"', done.stdout)
-    assert found is not None
-    seen = json.loads(found.group(1).replace("&quot;", '"'))
+    attribute = re.search(r'data-seen="([^"]*)"', done.stdout)
+    assert attribute is not None
+    seen = json.loads(attribute.group(1).replace("&quot;", '"'))
     assert seen["wide"] <= seen["inner"]
     assert all(size > 0 and right <= seen["inner"] for size, right in seen["pictures"])
-    assert len(seen["pictures"]) == len(EXPERIMENTS)
+    assert len(seen["pictures"]) == len(SHOWN)
     assert seen["hidden"] <= 0  # no verdict is out of sight
     assert seen["all"] == 12 + 18
     assert seen["up"] == sorted(seen["up"]) != seen["down"]

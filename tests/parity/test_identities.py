@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from coefdyn.config.build import build_mixer
-from coefdyn.config.compose import compose, options
+from coefdyn.config.compose import compose
+from coefdyn.config.plugins import options
 from coefdyn.mixer.design import Design, Projected
 from coefdyn.mixer.slots.evolution import Constant, Evolution, Householder
 from coefdyn.mixer.slots.readout import Polynomial

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from coefdyn.cli.check import main
+from coefdyn.cli.check import run as main
 from coefdyn.cli.train import main as train
-from coefdyn.config.compose import CONF, compose
+from coefdyn.config.compose import compose
+from coefdyn.config.plugins import CONF
 from coefdyn.errors import ConfigError
 from coefdyn.principles.check import Line, Report, check
 from coefdyn.principles.measure import score_variance
@@ -123,7 +124,7 @@ def test_a_fixed_householder_still_turns_keys_by_the_input() -> None:
 
 @pytest.mark.slow
 def test_every_choice_can_be_checked() -> None:
-    from coefdyn.config.compose import options
+    from coefdyn.config.plugins import options
 
     for slot in ("evolution", "readout", "normalization"):
         for name in options(f"model/{slot}"):
@@ -184,7 +185,7 @@ def test_training_warns_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_the_check_does_not_import_lightning() -> None:
     code = (
-        "import sys; from coefdyn.cli.check import main; main(['model=gla']); "
+        "import sys; from coefdyn.cli.check import run as main; main(['model=gla']); "
         "assert 'lightning' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=CONF.parent, capture_output=True)

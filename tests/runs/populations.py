@@ -2,10 +2,10 @@
 
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from coefdyn.config.compose import Config, compose
 from coefdyn.runs.population.training import Ending
+from coefdyn.runs.record import Record
 
 FUSED = "population.mode=fused"
 # Larger ones make 1e-9 of a last digit within 50 steps, in whatever order sums are taken.
@@ -26,9 +26,9 @@ def grid(
     ]  # fmt: skip
 
 
-def records(endings: list[Ending]) -> list[dict[str, Any]]:
+def records(endings: list[Ending]) -> list[Record]:
     for ending in endings:
-        assert isinstance(ending, dict), ending
+        assert isinstance(ending, Record), ending
     return endings  # type: ignore[return-value]
 
 

@@ -71,12 +71,12 @@ def test_two_processes_take_the_steps_of_one(tmp_path: Path, text: dict[str, Any
     out, err = second.communicate(timeout=120)
     assert second.returncode == 0, err
     together = record_in(tmp_path / "two")
-    assert together["run_id"] == alone["run_id"]
-    assert together["device"]["processes"] == 2
-    assert len(together["earlier_sessions"]) == 1
+    assert together.run_id == alone.run_id
+    assert together.device["processes"] == 2
+    assert len(together.earlier_sessions) == 1
     assert out.count("record.json") == 1  # one of them speaks
-    for name, value in alone["metrics"].items():
-        assert together["metrics"][name] == pytest.approx(value, rel=1e-6), name
+    for name, value in alone.metrics.items():
+        assert together.metrics[name] == pytest.approx(value, rel=1e-6), name
     rows = zip(history(tmp_path / "one", alone), history(tmp_path / "two", together), strict=True)
     for ours, theirs in rows:
         assert float(ours["train/loss"]) == pytest.approx(float(theirs["train/loss"]), rel=1e-6)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coefdyn.training import lock as locks
 
-from coefdyn.cli.train import main
+from coefdyn.cli import main
+from coefdyn.runs import lock as locks
 from coefdyn.runs.lock import LockedError, LostLockError, locked, owner_of
 from tests.runs.runs import folder, run_smoke
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from coefdyn.training import loss as chunked
 from torch import nn
 
 from coefdyn.model.model import NextTokenHead
 from coefdyn.runs import loop as module
+from coefdyn.runs import loss as chunked
 from coefdyn.runs.loss import summed_cross_entropy
 from coefdyn.tasks.task import IGNORE
 from tests.runs.runs import run_smoke

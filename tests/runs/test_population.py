@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from coefdyn.cli.train import main
-from coefdyn.config.compose import Config, settings
+from coefdyn.cli import main
+from coefdyn.config.compose import Config
 from coefdyn.errors import ConfigError
-from coefdyn.runs.population.fusing import is_fused, kin
+from coefdyn.runs.population.fusing import family, is_fused
 from coefdyn.runs.population.stacked import Stack
 from coefdyn.runs.population.training import train_population
 from coefdyn.runs.run import run_one
@@ -35,13 +35,13 @@ def assert_same(ours: dict[str, Any], solo: dict[str, Any], rel: float) -> None:
     for name in ("run_id", "status", "diverged_at_step", "epochs", "steps", "chance",
                  "choices", "backend", "parameters", "data"):  # fmt: skip
         assert ours[name] == solo[name], name
-    for name, value in solo["metrics"].items():
-        assert ours["metrics"][name] == pytest.approx(value, rel=rel), name
-    if solo["coefficients"] is None:
-        assert ours["coefficients"] is None
+    for name, value in solo.metrics.items():
+        assert ours.metrics[name] == pytest.approx(value, rel=rel), name
+    if solo.coefficients is None:
+        assert ours.coefficients is None
     else:
         for name in ("near_zero", "near_one", "most_zeros", "guarded_rows"):
-            assert ours["coefficients"][name] == pytest.approx(solo["coefficients"][name], rel=rel)
+            assert ours.coefficients[name] == pytest.approx(solo.coefficients[name], rel=rel)
 
 
 @pytest.mark.usefixtures("in_float64")
@@ -64,8 +64,8 @@ def test_every_member_equals_its_own_run(
     alone = grid(tmp_path / "alone", *more)
     for i in compared:
         ours, solo = together[i], run_one(alone[i])
-        assert solo["steps"] == 50
-        assert ours["population"] == {"mode": "fused", "members": 10}
+        assert solo.steps == 50
+        assert ours.population == {"mode": "fused", "members": 10}
         assert_same(ours, solo, rel=1e-9)
         rows = zip(history(tmp_path / "together", ours), history(tmp_path / "alone", solo),
                    strict=True)  # fmt: skip
@@ -94,7 +94,7 @@ def test_the_others_go_on_when_members_leave(
     stop = (ranked[-1] + ranked[-2]) / 2 if ranked[-1] > ranked[-2] else ranked[-1]
     early = f"trainer.stop_at={stop}"
     stopped = [run_one(config) for config in make("stopped", early)]
-    assert 0 < sum(run["epochs"] < 4 for run in stopped) < len(stopped)
+    assert 0 < sum(run.epochs < 4 for run in stopped) < len(stopped)
 
     step = Stack.step
 
@@ -111,7 +111,7 @@ def test_the_others_go_on_when_members_leave(
     assert together[-1]["status"] == "diverged"
     assert together[-1]["diverged_at_step"] == 10
     assert together[-1]["coefficients"] is None
-    assert [ours["population"]["members"] for ours in together] == [4] * 4
+    assert [ours.population["members"] for ours in together] == [4] * 4
 
 
 def test_members_in_bfloat16_are_near_their_own_runs(tmp_path: Path) -> None:
@@ -119,22 +119,22 @@ def test_members_in_bfloat16_are_near_their_own_runs(tmp_path: Path) -> None:
     together = records(train_population(small(tmp_path / "together", mixed, "model=mamba2")))
     alone = run_one(small(tmp_path / "alone", mixed, "model=mamba2")[1])
     assert together[1]["metrics"]["test/loss"] == pytest.approx(
-        alone["metrics"]["test/loss"], rel=0.01
+        alone.metrics["test/loss"], rel=0.01
     )
 
 
 def test_the_backend_of_members_is_what_the_stack_used(tmp_path: Path) -> None:
     wide = small(tmp_path / "fused", "model.n_state=32")
     for record in records(train_population(wide)):
-        assert set(record["backend"]) == {"quadratic"}
+        assert set(record.backend) == {"quadratic"}
     alone = run_one(small(tmp_path / "alone", "model.n_state=32")[0])
-    assert set(alone["backend"]) == {"sdpa"}
+    assert set(alone.backend) == {"sdpa"}
 
 
 def test_auto_fuses_what_is_small(tmp_path: Path) -> None:
     for size, fused in ((8, True), (100, True), (512, False)):
         (config, *_) = small(tmp_path, f"trainer.batch_size={size}", mode="population.mode=auto")
-        assert is_fused(settings(config)) == fused
+        assert is_fused(config) == fused
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_strangers_are_no_population(tmp_path: Path) -> None:
         train_population(configs)
     with pytest.raises(ConfigError, match="the same run twice"):
         train_population([configs[0], configs[0]])
-    assert kin(settings(configs[0])) == kin(settings(configs[1])) != kin(settings(configs[-1]))
+    assert family(configs[0]) == family(configs[1]) != family(configs[-1])
 
 
 def test_lists_on_the_command_line_are_a_population(
@@ -171,8 +171,8 @@ def test_lists_on_the_command_line_are_a_population(
     assert main([*given, *lists]) == 0
     assert capsys.readouterr().out.count("record.json") == 6
     found = [json.loads(path.read_text()) for path in tmp_path.glob("runs/*/record.json")]
-    assert {record["config"]["seed"] for record in found} == {0, 1, 2}
-    assert {record["population"]["members"] for record in found} == {6}
+    assert {record.config["seed"] for record in found} == {0, 1, 2}
+    assert {record.population["members"] for record in found} == {6}
     for wrong, words in (
         ("population.lr=fast", "population.lr=fast must be a list"),
         ("+population.size=3", "population does not know: size"),

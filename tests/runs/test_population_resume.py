@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
-from coefdyn.config.compose import settings
 from coefdyn.config.grid import PlannedRun
 from coefdyn.runs.lock import Lock, LockedError, LostLockError, locked
 from coefdyn.runs.population.member import Member
 from coefdyn.runs.population.stacked import Stack
 from coefdyn.runs.population.training import train_population
-from coefdyn.runs.record import run_id
 from coefdyn.sweeps.worker import attempt
 from tests.runs.populations import records, small
 from tests.runs.runs import folder
@@ -62,8 +60,8 @@ def test_a_population_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.M
 
     interrupted(Stack, "step", asks, SIGTERMException)
     for ours, wanted in zip(records(train_population(often)), plain, strict=True):
-        assert ours["metrics"] == pytest.approx(wanted["metrics"], rel=1e-5)
-        assert len(ours["earlier_sessions"]) >= 3
+        assert ours.metrics == pytest.approx(wanted.metrics, rel=1e-5)
+        assert len(ours.earlier_sessions) >= 3
         assert not (folder(tmp_path / "killed", ours) / "record.old.json").exists()
 
 
@@ -86,16 +84,16 @@ def test_the_last_member_of_a_population_goes_on_from_its_checkpoint(
         train_population(configs)
     records(train_population(configs[:-1]))
     (config, steps[:]) = configs[-1], []
-    (outcome,) = attempt([PlannedRun(run_id(config), (), settings(config), config.choices)])
+    (outcome,) = attempt([PlannedRun(config.run_id, (), config.values, config.choices)])
     assert outcome.end == "done"
     assert steps == list(range(5, 13))
-    ours = json.loads((tmp_path / "ended" / "runs" / run_id(config) / "record.json").read_text())
-    assert ours["metrics"] == pytest.approx(plain[-1]["metrics"], rel=1e-5)
+    ours = json.loads((tmp_path / "ended" / "runs" / config.run_id / "record.json").read_text())
+    assert ours.metrics == pytest.approx(plain[-1]["metrics"], rel=1e-5)
 
 
 def test_one_member_of_a_population_can_be_elsewhere(tmp_path: Path) -> None:
     configs = small(tmp_path)
-    name = run_id(configs[1])
+    name = configs[1].run_id
     with locked(tmp_path / "runs" / name):
         endings = train_population(configs)
     assert isinstance(endings[1], LockedError)
@@ -108,7 +106,7 @@ def test_a_member_that_was_taken_over_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configs = small(tmp_path, "trainer.checkpoint_seconds=1e-9")
-    lost, check, looks = run_id(configs[2]), Lock.check, [0]
+    lost, check, looks = configs[2].run_id, Lock.check, [0]
 
     def taken(self: Lock) -> None:
         looks[0] += self.path.parent.name == lost

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from coefdyn.config.compose import CONF, Config
+from coefdyn.config.compose import Config
 from coefdyn.runs import run
 from coefdyn.runs.checkpoint import KeepProgress
 from coefdyn.runs.loop import Training
-from coefdyn.runs.record import SOLO_CHECKPOINT, read_record, run_id
+from coefdyn.runs.record import SOLO_CHECKPOINT, read_record
 from coefdyn.runs.run import run_one
+from tests import SCRIPTS
 from tests.runs.runs import smoke
 
 EPOCHS, STEPS = 3, 4
@@ -35,7 +36,7 @@ def config(results: Path, *more: str) -> Config:
 
 
 def outcome(results: Path, record: dict[str, Any]) -> tuple[Any, ...]:
-    directory = results / "runs" / record["run_id"]
+    directory = results / "runs" / record.run_id
     weights = torch.load(directory / SOLO_CHECKPOINT, weights_only=True)["state_dict"]
     kept = {k: v for k, v in record.items() if k not in ("seconds", "config", "earlier_sessions")}
     return (
@@ -111,7 +112,7 @@ def test_killed_inside_a_test_or_before_the_record(
                 run_one(wanted)
     record = run_one(wanted)
     assert outcome(tmp_path, record) == undisturbed
-    assert len(record["earlier_sessions"]) == 1  # the first one left no checkpoint
+    assert len(record.earlier_sessions) == 1  # the first one left no checkpoint
 
 
 def test_a_forced_run_that_was_killed_goes_on(
@@ -122,17 +123,17 @@ def test_a_forced_run_that_was_killed_goes_on(
     run_and_kill_after_one_epoch(wanted, monkeypatch)
     record = run_one(wanted)
     assert outcome(tmp_path, record) == undisturbed
-    assert len(record["earlier_sessions"]) == 1
+    assert len(record.earlier_sessions) == 1
 
 
 def test_a_polite_end_saves_and_is_not_a_success(tmp_path: Path) -> None:
     overrides = ["trainer.max_epochs=100000", "trainer.checkpoint_seconds=1e9"]
     wanted = config(tmp_path, *overrides)
     command = [
-        sys.executable, str(CONF.parent / "scripts" / "train.py"), "scale=smoke", *SETTINGS,
+        sys.executable, str(SCRIPTS / "train.py"), "scale=smoke", *SETTINGS,
         *overrides, f"paths.results={tmp_path}",
     ]  # fmt: skip
-    checkpoint = tmp_path / "runs" / run_id(wanted) / SOLO_CHECKPOINT
+    checkpoint = tmp_path / "runs" / wanted.run_id / SOLO_CHECKPOINT
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while not checkpoint.exists() and process.poll() is None:
         time.sleep(0.01)
@@ -147,10 +148,10 @@ def test_kill_9_at_several_moments(tmp_path: Path) -> None:
     overrides = ["trainer.max_epochs=60", "trainer.devices.threads=1"]
     killed, whole = (config(tmp_path / name, *overrides) for name in ("killed", "whole"))
     command = [
-        sys.executable, str(CONF.parent / "scripts" / "train.py"), "scale=smoke", *SETTINGS,
+        sys.executable, str(SCRIPTS / "train.py"), "scale=smoke", *SETTINGS,
         *overrides, f"paths.results={tmp_path / 'killed'}", "trainer.checkpoint_seconds=0.01",
     ]  # fmt: skip
-    directory = tmp_path / "killed" / "runs" / run_id(killed)
+    directory = tmp_path / "killed" / "runs" / killed.run_id
     for wait in (0.0, 0.07, 0.23):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         before = _changed(directory / SOLO_CHECKPOINT)

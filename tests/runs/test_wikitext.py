@@ -13,13 +13,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from coefdyn.config.build import build
-from coefdyn.config.compose import CONF, compose
+from coefdyn.config.build import build_model
+from coefdyn.config.compose import compose
 from coefdyn.errors import ConfigError
-from coefdyn.runs.record import read_record, run_id
+from coefdyn.runs.record import read_record
 from coefdyn.runs.run import run_one
 from coefdyn.tasks.text.corpus import text_identity
 from coefdyn.tasks.text.prepare import prepare
+from tests import SCRIPTS
 from tests.runs.runs import folder, history
 
 
@@ -34,13 +35,13 @@ def test_a_run_ends_with_the_perplexities_of_both_splits(
     prepare(text)
     config = compose(lm(tmp_path, "model=mamba2"))
     record = run_one(config)
-    found = record["metrics"]
+    found = record.metrics
     assert found["test/perplexity"] == pytest.approx(math.exp(found["test/loss"]))
     assert found["validation/loss"] == pytest.approx(found["test/loss"], rel=1e-5)  # the same text
     sidecar = json.loads((Path(text["out"]) / "test.json").read_text())
     per_word = found["test/loss"] * (sidecar["tokens"] - 1) / sidecar["words"]
     assert found["test/perplexity_word"] == pytest.approx(math.exp(per_word))
-    model = build(config)
+    model = build_model(config)
     tokens = torch.from_numpy(
         np.fromfile(Path(text["out"]) / "test.bin", np.uint16).astype(np.int64)
     )
@@ -67,17 +68,17 @@ def test_large_and_small_vocabularies_take_the_same_steps(
     monkeypatch.setattr(module, "LARGEST", 0)
     parts = run_one(compose([*lm(tmp_path), f"paths.results={tmp_path}/other"]))
     for name in ("test/loss", "validation/loss", "train/loss"):
-        assert parts["metrics"][name] == pytest.approx(whole["metrics"][name], rel=1e-5)
+        assert parts.metrics[name] == pytest.approx(whole.metrics[name], rel=1e-5)
 
 
 def test_the_same_text_elsewhere_is_the_same_run(tmp_path: Path, text: dict[str, Any]) -> None:
-    before = run_id(compose(lm(tmp_path)))
+    before = compose(lm(tmp_path).run_id)
     prepare(text)
-    here = run_id(compose(lm(tmp_path)))
+    here = compose(lm(tmp_path).run_id)
     assert before != here
     (tmp_path / "moved").mkdir()
     Path(text["out"]).rename(tmp_path / "moved" / "smoke")
-    assert run_id(compose([*lm(tmp_path), f"paths.data={tmp_path}/moved"])) == here
+    assert compose([*lm(tmp_path), f"paths.data={tmp_path}/moved"]).run_id == here
     assert text_identity(tmp_path / "nowhere") == str(tmp_path / "nowhere")
 
 
@@ -124,10 +125,10 @@ def test_saving_memory_changes_nothing(tmp_path: Path, text: dict[str, Any], how
     plain = run_one(compose(lm(tmp_path, "model=mamba2")))
     other = [f"paths.results={tmp_path}/other", f"trainer.devices.{how}"]
     saving = run_one(compose([*lm(tmp_path, "model=mamba2"), *other]))
-    assert saving["run_id"] == plain["run_id"]
-    assert saving["steps"] == plain["steps"]
+    assert saving.run_id == plain.run_id
+    assert saving.steps == plain.steps
     for name in ("test/loss", "validation/loss", "train/loss"):
-        assert saving["metrics"][name] == pytest.approx(plain["metrics"][name], rel=1e-5)
+        assert saving.metrics[name] == pytest.approx(plain.metrics[name], rel=1e-5)
 
 
 @pytest.mark.slow
@@ -136,12 +137,12 @@ def test_compiling_changes_nothing(tmp_path: Path, text: dict[str, Any]) -> None
     prepare(text)
     plain = run_one(compose(lm(tmp_path, "model=mamba2")))
     other = [f"paths.results={tmp_path}/other", "trainer.devices.compile=true"]
-    script = str(CONF.parent / "scripts" / "train.py")
+    script = str(SCRIPTS / "train.py")
     subprocess.run([sys.executable, script, *lm(tmp_path, "model=mamba2"), *other], check=True)
     compiled = read_record(folder(tmp_path / "other", plain) / "record.json")
     assert compiled is not None
     for name in ("test/loss", "validation/loss", "train/loss"):
-        assert compiled["metrics"][name] == pytest.approx(plain["metrics"][name], rel=1e-5)
+        assert compiled.metrics[name] == pytest.approx(plain.metrics[name], rel=1e-5)
 
 
 def test_text_goes_on_in_the_middle_of_an_epoch(
@@ -171,8 +172,8 @@ def test_text_goes_on_in_the_middle_of_an_epoch(
             with pytest.raises(KilledError):
                 run_one(config)
     record = run_one(config)
-    assert record["metrics"] == plain["metrics"]
-    assert len(record["earlier_sessions"]) == 2
+    assert record.metrics == plain.metrics
+    assert len(record.earlier_sessions) == 2
 
 
 def test_accumulation_is_for_text(tmp_path: Path) -> None:
@@ -186,7 +187,7 @@ def test_the_models_have_the_sizes_of_the_paper(model: str, millions: float) -> 
     """Embedding and head are 38.6 M each: 110 M is Mamba-2 with both. The paper's 120 M for softmax
     attention is not reached: with its positions and MLP of 512 it has 106 M."""
     with torch.device("meta"):
-        built = build(compose([f"model={model}", "task=wikitext103", "scale=paper"]))
+        built = build_model(compose([f"model={model}", "task=wikitext103", "scale=paper"]))
     assert sum(p.numel() for p in built.parameters()) / 1e6 == pytest.approx(millions, abs=0.01)
 
 
@@ -215,6 +216,6 @@ def test_two_steps_at_the_size_of_the_paper(
     seconds = time.perf_counter() - started
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     with capsys.disabled():
-        print(f"{model}: {seconds:.0f} s, {memory:.1f} GB, loss {record['metrics']['train/loss']}")
-    assert record["steps"] == 2
-    assert 5 < record["metrics"]["train/loss"] < 15
+        print(f"{model}: {seconds:.0f} s, {memory:.1f} GB, loss {record.metrics['train/loss']}")
+    assert record.steps == 2
+    assert 5 < record.metrics["train/loss"] < 15

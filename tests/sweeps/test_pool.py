@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from coefdyn.cli.sweep import main
-from coefdyn.config.compose import CONF
+from coefdyn.cli import main
 from coefdyn.config.grid import plan
 from coefdyn.runs.lock import owner_of
 from coefdyn.runs.record import read_record
 from coefdyn.sweeps.state import folder
 from coefdyn.sweeps.worker import shares
+from tests import SCRIPTS
 from tests.runs.test_lock import held
 
-SWEEP = [sys.executable, str(CONF.parent / "scripts" / "sweep.py")]
+SWEEP = [sys.executable, str(SCRIPTS / "sweep.py")]
 FOUR = ["scale=smoke", "seed=0,1", "model/readout=exp,relu"]
 
 
@@ -135,7 +135,7 @@ def test_asked_to_end_it_saves_and_the_same_command_goes_on(tmp_path: Path) -> N
     assert main(grid) == 0
     record = read_record(directory / "record.json")
     assert record is not None
-    assert len(record["earlier_sessions"]) == 1
+    assert len(record.earlier_sessions) == 1
 
 
 def test_runs_of_others_are_waited_for(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 def test_a_disk_that_is_full_loses_nothing(tmp_path: Path) -> None:
     grid = ["scale=smoke", f"paths.results={tmp_path}", "trainer.max_epochs=3"]
     full = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, str(CONF.parent / "scripts" / "train.py"), *grid],
+        [sys.executable, "-c", FULL_DISK, str(SCRIPTS / "train.py"), *grid],
         capture_output=True,
         text=True,
         check=False,
@@ -216,4 +216,4 @@ def test_a_sweep_of_populations(tmp_path: Path, capsys: pytest.CaptureFixture[st
     for run in plan(grid):
         record = read_record(folder(tmp_path, run.run_id) / "record.json")
         assert record is not None
-        assert record["population"] == {"mode": "fused", "members": 4}
+        assert record.population == {"mode": "fused", "members": 4}

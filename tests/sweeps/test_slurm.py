@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from coefdyn.cli.sweep import main
+from coefdyn.cli import main
 from coefdyn.config.grid import PlannedRun, plan
 from coefdyn.errors import ConfigError
 from coefdyn.runs.lock import owner_of
@@ -184,7 +184,7 @@ def test_a_failure_a_cancellation_and_requeues(
     assert "SIGTERM: saved" in logs[f"{array}_3"]
 
     now = json.loads(cluster.sweep(*grid, "action=status", "format=json", cwd=home).stdout)
-    left = {run["run_id"]: run["state"] for run in now["runs"] if run["state"] != "done"}
+    left = {run.run_id: run["state"] for run in now["runs"] if run["state"] != "done"}
     assert left.pop(runs[2].name) == "failed"
     assert set(left) <= {run.name for run in runs[4:8]}  # of the cancelled job
     assert set(left.values()) == {"missing"}

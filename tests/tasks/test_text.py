@@ -53,7 +53,7 @@ def test_preparing_writes_once_and_leaves_nothing_half_done(
 def test_an_interruption_leaves_no_split(
     text: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from coefdyn.tasks import gpt2 as module
+    from coefdyn.tasks.text import gpt2 as module
 
     def stop(*_: Any) -> list[list[int]]:
         raise KeyboardInterrupt

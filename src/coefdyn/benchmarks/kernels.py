@@ -7,7 +7,7 @@ from functools import partial
 import torch
 
 from coefdyn.benchmarks.measure import Result, interleaved_medians, result
-from coefdyn.config.build import build_mixer
+from coefdyn.config.build import build_design_mixer
 from coefdyn.config.compose import compose
 from coefdyn.mixer.backends import ADAPTERS
 from coefdyn.mixer.sequence_mixer import SequenceMixer
@@ -31,7 +31,7 @@ def run(repeats: int) -> Iterator[Result]:
         x = torch.randn(batch, length, 128, device=device)
         for preset in PRESETS:
             overrides = [f"model={preset}", *SIZES, f"model.n_heads={heads}"]
-            mixer = build_mixer(compose(overrides)).to(device)
+            mixer = build_design_mixer(compose(overrides)).to(device)
             _step(mixer, x)
             chosen = str(mixer.form_used)
             cases = {name: partial(_step_with, mixer, name, x) for name in _serving(mixer, x)}

@@ -3,15 +3,16 @@ table of principle1_throughput."""
 
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import pandas as pd
 import torch
 
 from coefdyn.benchmarks.measure import Result, interleaved_medians, result
-from coefdyn.config.build import build_mixer
-from coefdyn.config.compose import CONF, compose
+from coefdyn.config.build import build_design_mixer
+from coefdyn.config.compose import compose
 from coefdyn.mixer.sequence_mixer import SequenceMixer
-from coefdyn.results.files import LENGTHS, Shelf
+from coefdyn.results.files import TableFolder
 from coefdyn.results.statistics import slope
 from coefdyn.results.tables import LENGTH_COLUMNS, write_table
 
@@ -33,7 +34,7 @@ def run(repeats: int) -> Iterator[Result]:
     for length in GRID:
         x = torch.randn(1, length, 64, device=device)
         mixers = {
-            form: build_mixer(compose([*SIZES, f"model.backend={form}"])).to(device)
+            form: build_design_mixer(compose([*SIZES, f"model.backend={form}"])).to(device)
             for form in BARS
         }
         cases = {form: partial(_forward_and_backward, mixer, x) for form, mixer in mixers.items()}
@@ -44,7 +45,7 @@ def run(repeats: int) -> Iterator[Result]:
         chosen = table[table["form"] == form]
         fit = slope(list(chosen["length"]), list(chosen["milliseconds"]))
         yield result(SUITE, f"slope of the {form} form", fit.slope, "", 1.0, bar)
-    path = Shelf(CONF.parent / "results", "lite").path(LENGTHS)
+    path = TableFolder(Path("results"), "lite").path("principle1_throughput")
     write_table(path, table)
 
 

@@ -9,8 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from coefdyn.benchmarks.measure import Result, Run, interleaved_medians, peak_megabytes, result
-from coefdyn.config.build import build_mixer, build_slot
-from coefdyn.config.compose import compose, options
+from coefdyn.config.build import build_design_mixer, readout
+from coefdyn.config.compose import compose
+from coefdyn.config.plugins import options
 from coefdyn.mixer.design import Design, Projected
 from coefdyn.mixer.forms.linear import linear_form
 from coefdyn.mixer.sequence_mixer import MixerState, SequenceMixer
@@ -19,7 +20,7 @@ from coefdyn.mixer.slots.normalization import RowSum
 from coefdyn.mixer.slots.readout import Exp, Readout, Relu, Sigmoid, Softplus
 from coefdyn.mixer.slots.scaling import InverseSqrt
 from coefdyn.mixer.slots.transition import Transition
-from coefdyn.plot.style import PRESETS
+from coefdyn.paper.looks import PRESETS
 
 SUITE = "mixer"
 BATCH, HEADS, LENGTH, WIDTH = 128, 16, 128, 8
@@ -48,15 +49,15 @@ def quadratic_time(repeats: int) -> Iterator[Result]:
         "householder": Transition(direction=direction, strength=strength),
     }
     bars = {"identity": (0.8, 1.1), "scalar decay": (1.2, 1.5), "householder": (5.0, 5.0)}
-    every = {name: build_readout(name) for name in options("model/readout")}
+    every = {name: readout(name) for name in options("model/readout")}
     cases: dict[str, Run] = {"sdpa": lambda: sdpa(q, k, v, grad)}
     limits: dict[str, float] = {}
     for name, transition in structures.items():
         fast, slow = bars[name]
         readouts = every if name == "householder" else {**FAST, "softplus": Softplus()}
-        for readout_name, readout in readouts.items():
+        for readout_name, phi in readouts.items():
             case = f"quadratic, {name}, {readout_name}"
-            cases[case] = normalized_sum(q, k, v, grad, transition, readout)
+            cases[case] = normalized_sum(q, k, v, grad, transition, phi)
             limits[case] = fast if readout_name in FAST else slow
     medians = interleaved_medians(cases, repeats)
     for case, bar in limits.items():
@@ -79,9 +80,9 @@ def quadratic_memory() -> Iterator[Result]:
         return torch.autograd.grad(y, (q, k, v, *([log_decay] * decayed)), grad)
 
     for name, transition in (("identity", Transition()), ("scalar decay", Transition(log_decay))):
-        for readout_name, readout in {**FAST, "softplus": Softplus()}.items():
-            ours = peak_megabytes(normalized_sum(q, k, v, grad, transition, readout))
-            baseline = peak_megabytes(partial(dense, readout, not transition.is_identity))
+        for readout_name, phi in {**FAST, "softplus": Softplus()}.items():
+            ours = peak_megabytes(normalized_sum(q, k, v, grad, transition, phi))
+            baseline = peak_megabytes(partial(dense, phi, not transition.is_identity))
             yield result(SUITE, f"memory, {name}, {readout_name}", ours, "MB", baseline, 0.25)
 
 
@@ -196,9 +197,4 @@ def training_step(mixer: SequenceMixer, x: Tensor) -> Run:
 
 def build_preset(name: str) -> SequenceMixer:
     sizes = [f"model.{size}={value}" for size, value in LINEAR.items()]
-    return build_mixer(compose([f"model={name}", *sizes]))
-
-
-def build_readout(name: str) -> Readout:
-    readout: Readout = build_slot(compose([f"model/readout={name}"]).values.model.readout, Readout)
-    return readout
+    return build_design_mixer(compose([f"model={name}", *sizes]))

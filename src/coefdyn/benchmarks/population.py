@@ -14,11 +14,12 @@ from coefdyn.benchmarks.measure import (
     result_of_pairs,
 )
 from coefdyn.benchmarks.training import bare_steps
-from coefdyn.config.build import build
-from coefdyn.config.compose import Config, compose, settings
+from coefdyn.config.build import build_model
+from coefdyn.config.compose import Config, compose
 from coefdyn.runs.population.fusing import is_fused
 from coefdyn.runs.population.stacked import Stack
 from coefdyn.runs.population.training import train_population
+from coefdyn.runs.record import Record
 from coefdyn.runs.setup import set_up
 
 SUITE = "population"
@@ -50,10 +51,10 @@ def whole_runs(repeats: int) -> Result:
                     compose([*fixed, f"optimizer.lr={lr}", f"optimizer.weight_decay={decay}"])
                     for lr, decay in itertools.product((1e-4, 5e-4, 1e-3, 5e-3, 1e-2), (0.0, 0.1))
                 ]
-                found = [e for e in train_population(members) if isinstance(e, dict)]
+                found = [e for e in train_population(members) if isinstance(e, Record)]
                 assert len(found) == MEMBERS
-                spent.append(sum(record["seconds"]["training"] for record in found))
-                steps = sum(record["steps"] for record in found)
+                spent.append(sum(record.seconds["training"] for record in found))
+                steps = sum(record.steps for record in found)
     fused, alone = ([1e3 * s / steps for s in seconds[mode]] for mode in ("fused", "sequential"))
     case = f"a member's step of {MEMBERS} fused, against sequential; batch 8, L 32, d 32"
     return result_of_pairs(SUITE, case, fused, "ms", alone, 1 / 3)
@@ -68,8 +69,8 @@ class Pair:
         size = prepared.trainer.batch_size
         make = partial(prepared.data.training_batches, size, torch.device("cpu"), 0)
         self.inputs, self.targets = next(iter(make()))
-        models = [build(compose([*overrides, f"seed={i}"])) for i in range(MEMBERS)]
-        optimizer = settings(self.config)["optimizer"]
+        models = [build_model(compose([*overrides, f"seed={i}"])) for i in range(MEMBERS)]
+        optimizer = self.config.settings.optimizer
         self.stack = Stack(
             models,
             lr=[optimizer["lr"]] * MEMBERS,
@@ -112,8 +113,8 @@ def choice_of_auto(shape: str, overrides: list[str], repeats: int) -> Result:
     pair = Pair(overrides)
     times = interleaved_medians({"fused": pair.fused, "solo": pair.solo}, repeats)
     per_member = {"fused": times["fused"] / MEMBERS, "sequential": times["solo"]}
-    values = settings(compose([*overrides, "population.mode=auto"]))
-    chosen = "fused" if is_fused(values) else "sequential"
+    config = compose([*overrides, "population.mode=auto"])
+    chosen = "fused" if is_fused(config) else "sequential"
     case = f"auto ({chosen}), against the better of both; {shape}"
     best = min(per_member.values())
     return result(SUITE, case, per_member[chosen], "ms", best, 1.1)

@@ -10,8 +10,8 @@ from pathlib import Path
 from statistics import median
 
 from coefdyn.benchmarks.measure import Result, result
-from coefdyn.config.compose import CONF, options
 from coefdyn.config.grid import plan
+from coefdyn.config.plugins import options
 from coefdyn.runs.lock import owner_of
 from coefdyn.runs.record import read_record
 
@@ -33,19 +33,18 @@ def run(_: int) -> Iterator[Result]:
 
 
 def pool() -> Iterator[Result]:
-    script = str(CONF.parent / "scripts" / "sweep.py")
     with tempfile.TemporaryDirectory() as results:
         grid = ["scale=smoke", f"seed=range(0,{RUNS})", f"paths.results={results}"]
         start = time.perf_counter()
         with subprocess.Popen(
-            [sys.executable, script, *grid, "action=run", f"jobs={JOBS}"],
+            [sys.executable, "-m", "coefdyn", "sweep", *grid, "action=run", f"jobs={JOBS}"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         ) as process:
             sizes = _sizes(process, Path(results))
         wall = time.perf_counter() - start
-        records = [read_record(p) or {} for p in Path(results).glob("runs/*/record.json")]
-    steps = sum(r["seconds"]["training"] + r["seconds"]["testing"] for r in records)
+        records = [read_record(p) for p in Path(results).glob("runs/*/record.json")]
+    steps = sum(r.seconds["training"] + r.seconds["testing"] for r in records if r)
     assert len(records) == RUNS
     each = (wall * JOBS - steps) / RUNS
     case = f"{RUNS} smoke runs, {JOBS} workers, all but steps and tests per run, against 0.3 s"

@@ -5,7 +5,8 @@ from functools import partial
 
 from coefdyn.benchmarks.measure import Result, interleaved_medians, result
 from coefdyn.config.build import build_task
-from coefdyn.config.compose import compose, options
+from coefdyn.config.compose import compose
+from coefdyn.config.plugins import options
 from coefdyn.tasks.task import Task
 
 SUITE = "tasks"

@@ -15,13 +15,14 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 
 from coefdyn.benchmarks.measure import Result, result, result_of_pairs
-from coefdyn.config.build import build, build_optimizer
-from coefdyn.config.compose import CONF, Config, compose
+from coefdyn.config.build import build_model, build_optimizer
+from coefdyn.config.compose import Config, compose
 from coefdyn.runs.batches import Resumable
 from coefdyn.runs.checkpoint import KeepProgress
 from coefdyn.runs.loop import Training, cosine
 from coefdyn.runs.record import read_record
 from coefdyn.runs.setup import set_up
+from coefdyn.runs.trainer import lightning_trainer
 from coefdyn.tasks.task import IGNORE
 
 SUITE = "training"
@@ -46,7 +47,7 @@ def throughput(scale: str, changes: list[str], repeats: int, bar: float) -> Resu
     batches = partial(prepared.data.training_batches, settings.batch_size, device, 0)
     module = Training(
         prepared.model,
-        vocab_size=config.values.model.vocab_size,
+        vocab_size=config.settings.model.vocab_size,
         make_optimizer=partial(build_optimizer, config),
         warmup_steps=0,
         total_steps=settings.max_epochs * len(batches()),
@@ -57,7 +58,7 @@ def throughput(scale: str, changes: list[str], repeats: int, bar: float) -> Resu
     alternate = Alternate(bare_steps(config, batches(), module.total_steps))
     with tempfile.TemporaryDirectory() as directory:
         keep = KeepProgress(Path(directory), settings.checkpoint_seconds)
-        settings.make([keep, alternate], Path(directory)).fit(module, batches())
+        lightning_trainer(settings, [keep, alternate], Path(directory)).fit(module, batches())
     ours, bare = (
         # The first epoch warms up; the last lacks what comes after its last step.
         [1e3 * seconds / len(batches()) for seconds in times[1:-1]]
@@ -69,7 +70,7 @@ def throughput(scale: str, changes: list[str], repeats: int, bar: float) -> Resu
 
 def bare_steps(config: Config, batches: Resumable, steps: int) -> Iterator[None]:
     """What a run computes, in plain PyTorch, a step at a time."""
-    model = build(config)
+    model = build_model(config)
     optimizer = build_optimizer(config, model.parameters())
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, partial(cosine, steps, 0))
     while True:
@@ -118,11 +119,12 @@ def overhead(scale: str, changes: list[str]) -> Result:
 
     imports = min(seconds("-c", "import torch, lightning.pytorch") for _ in range(3))
     with tempfile.TemporaryDirectory() as results:
-        script = str(CONF.parent / "scripts" / "train.py")
-        total = seconds(script, f"scale={scale}", *changes, f"paths.results={results}")
+        command = ("-m", "coefdyn", "train")
+        total = seconds(*command, f"scale={scale}", *changes, f"paths.results={results}")
         (path,) = Path(results).glob("runs/*/record.json")
-        record: Any = read_record(path)
+        record = read_record(path)
+        assert record is not None
     besides = ["training", "testing"] if scale == "paper" else ["training"]
-    spent = total - imports - sum(record["seconds"][name] for name in besides)
+    spent = total - imports - sum(record.seconds[name] for name in besides)
     case = f"train.py at scale={scale} besides imports, {', '.join(besides)}, against 3 s"
     return result(SUITE, case, spent, "s", OVERHEAD_BAR, 1.0)

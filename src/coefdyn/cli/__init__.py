@@ -1,0 +1,70 @@
+"""The command line: `coefdyn <command> key=value ...`; scripts/*.py are the same commands."""
+
+import importlib
+import importlib.metadata
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from coefdyn.config.plugins import CONF
+from coefdyn.errors import ConfigError
+
+
+class Command(NamedTuple):
+    """`module` of this package has `run(arguments) -> exit code`; `keys` is a file of conf/."""
+
+    module: str
+    keys: str
+    summary: str
+
+
+COMMANDS = {
+    "train": Command("train", "train", "train one design on one task; -m: every combination"),
+    "sweep": Command("sweep", "sweep", "plan, run, submit and look after the runs of a grid"),
+    "figure": Command("figure", "figure", "tables and figures from records"),
+    "report": Command("report", "report", "verdicts on the paper's claims, on one page"),
+    "check": Command("check", "check", "a design against the six principles"),
+    "show": Command("show", "show", "the record of a run; of two runs, what differs"),
+    "prepare": Command("prepare", "prepare_wikitext", "WikiText to tokens"),
+    "bench": Command("bench", "benchmark", "speed and memory against their bars"),
+    "doctor": Command("doctor", "doctor", "what this machine can use, and why not the rest"),
+    "demo": Command("demo", "train", "a small real ablation, its figure and its page"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code: the command's own; 1 with one sentence on stderr if something cannot be done."""
+    name, *rest = (sys.argv[1:] if arguments is None else list(arguments)) or ["--help"]
+    if name in ("-h", "--help"):
+        print(_overview())
+        return 0
+    if name == "--version":
+        print(f"coefdyn {importlib.metadata.version('coefdyn')}")
+        return 0
+    try:
+        if name not in COMMANDS:
+            raise ConfigError(f"{name} is no command; choose from {', '.join(COMMANDS)}")
+        if "-h" in rest or "--help" in rest:
+            print(_help(name))
+            return 0
+        module = importlib.import_module(f"coefdyn.cli.{COMMANDS[name].module}")
+        code: int = module.run(rest)
+        return code
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def _overview() -> str:
+    lines = [f"  {name:<9}{command.summary}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        ["usage: coefdyn <command> [key=value ...]", "", *lines, "",
+         "coefdyn <command> --help lists its keys; coefdyn --version prints the version."]
+    )  # fmt: skip
+
+
+def _help(name: str) -> str:
+    """The file of its keys, which says what each is."""
+    command = COMMANDS[name]
+    keys = (CONF / f"{command.keys}.yaml").read_text().rstrip()
+    return f"usage: coefdyn {name} [key=value ...]\n{command.summary}\n\n{keys}"

@@ -1,7 +1,8 @@
-"""The command line of scripts/benchmark.py."""
+"""`coefdyn bench`: speed and memory against their bars."""
 
 import importlib
 import json
+import pkgutil
 import sys
 import warnings
 from collections.abc import Sequence
@@ -10,46 +11,34 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from coefdyn import benchmarks
 from coefdyn.allocator import keep_freed_memory
 from coefdyn.benchmarks.measure import Result
-from coefdyn.config.compose import compose
-from coefdyn.errors import ConfigError
+from coefdyn.cli.keys import choose, only_keys
+from coefdyn.config.schema import Benchmark
 
-SUITES = (
-    "mixer",
-    "tasks",
-    "training",
-    "sweep",
-    "lengths",
-    "population",
-    "kernels",
-)  # modules of coefdyn.benchmarks
+SUITES = [module.name for module in pkgutil.iter_modules(benchmarks.__path__)]
+SUITES.remove("measure")
 
 
-def main(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Exit code: 0 if every bar is kept, 1 if not."""
-    config = compose(arguments, "benchmark").values
-    if config.suite not in SUITES or config.format not in ("table", "json"):
-        raise ConfigError(
-            f"suite={config.suite} format={config.format} is not known; "
-            f"choose suite from {', '.join(SUITES)} and format from table, json"
-        )
-    if not all(type(n) is int and n > 0 for n in (config.threads, config.repeats)):
-        raise ConfigError("threads and repeats must be whole numbers of at least 1")
+    keys = only_keys(Benchmark, "benchmark", arguments)
+    choose("suite", keys.suite, SUITES)
     warnings.filterwarnings("ignore", module=r"lightning\.")
     keep_freed_memory()
-    torch.set_num_threads(config.threads)
+    torch.set_num_threads(keys.threads)
     torch.manual_seed(0)
-    table = Table("case", "value", "baseline", "ratio", "bar", "", title=f"suite={config.suite}")
+    table = Table("case", "value", "baseline", "ratio", "bar", "", title=f"suite={keys.suite}")
     all_ok = True
-    suite = importlib.import_module(f"coefdyn.benchmarks.{config.suite}")
-    for result in suite.run(config.repeats):
+    suite = importlib.import_module(f"coefdyn.benchmarks.{keys.suite}")
+    for result in suite.run(keys.repeats):
         all_ok = all_ok and result.ok
-        if config.format == "json":
+        if keys.format == "json":
             print(json.dumps(result.as_dict()), flush=True)
         table.add_row(*cells(result))
         print(result.case, f"{result.ratio:.2f}", file=sys.stderr, flush=True)
-    if config.format == "table":
+    if keys.format == "table":
         Console().print(table)
     return 0 if all_ok else 1
 

@@ -1,75 +1,66 @@
-"""The command line of scripts/check_design.py."""
+"""`coefdyn check`: a design against the six principles."""
 
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
-from coefdyn.config.build import build
-from coefdyn.config.compose import compose, options, settings
+from coefdyn.cli.keys import choose, console, own_keys
+from coefdyn.config.build import build_model
+from coefdyn.config.compose import compose, plugins_of
+from coefdyn.config.plugins import options
+from coefdyn.config.schema import Check
 from coefdyn.errors import ConfigError
 from coefdyn.principles.check import Report, check
 
-OWN_KEYS = ("models", "format", "strict", "out", "tokens")
 COLOURS = {"pass": "green", "warn": "yellow", "break": "red"}
 
 
-def main(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Exit code: 1 if a principle is broken and strict=true, else 0."""
-    own = [a for a in arguments if a.partition("=")[0] in OWN_KEYS]
-    keys = settings(compose(own, "check"))
-    rest = [a for a in arguments if a not in own]
-    if keys["format"] not in ("table", "json"):
-        raise ConfigError(f"format={keys['format']} is not known; choose from table, json")
-    if keys["strict"] not in (True, False):
-        raise ConfigError(f"strict={keys['strict']} must be true or false")
-    names = keys["models"]
-    if names is not None and (not isinstance(names, list) or not names):
-        raise ConfigError(f"models={names} must be a list such as [gla,mamba2]")
-    if names is not None and keys["out"] is not None:
+    overrides = [a for a in arguments if a.partition("=")[0] != "check"]
+    keys, rest = own_keys(Check, "check", overrides)
+    if keys.models == []:
+        raise ConfigError("models=[] must be a list such as [gla,mamba2]")
+    if keys.models is not None and keys.out is not None:
         raise ConfigError("out draws one design; leave out models, or out")
     reports = {}
-    for name in names or [None]:
-        if name is not None and name not in options("model"):
-            raise ConfigError(f"models has {name}; choose from {', '.join(options('model'))}")
+    names: list[str | None] = [*keys.models] if keys.models else [None]
+    for name in names:
+        if name is not None:
+            choose("models", name, options("model", plugins_of(rest)))
         config = compose([*rest, *([f"model={name}"] if name else [])])
-        build(config)  # what cannot be built fails here, in its own words
+        build_model(config)  # what cannot be built fails here, in its own words
         reports[name or config.choices["model"]] = check(config)
-    if keys["out"] is not None:
+    if keys.out is not None:
         from coefdyn.principles.picture import picture
 
+        figure = picture(config, next(iter(reports.values())), keys.tokens)
         try:
-            picture(config, next(iter(reports.values())), keys["tokens"]).savefig(
-                Path(keys["out"]), dpi=160
-            )
-        except ConfigError:
-            raise
+            figure.savefig(keys.out, dpi=160)
         except (OSError, ValueError) as error:
-            raise ConfigError(f"out={keys['out']} cannot be written: {error}") from error
-        print(keys["out"], file=sys.stderr)
-    _print(reports, keys["format"], side_by_side=names is not None)
+            raise ConfigError(f"out={keys.out} cannot be written: {error}") from error
+        print(keys.out, file=sys.stderr)
+    _print(reports, keys.format, side_by_side=keys.models is not None)
     broken = any(report.broken for report in reports.values())
-    return 1 if keys["strict"] and broken else 0
+    return 1 if keys.strict and broken else 0
 
 
 def _print(reports: dict[str, Report], style: str, side_by_side: bool) -> None:
-    console = Console(width=None if sys.stdout.isatty() else 160)
     if style == "json":
-        found = {
+        plain = {
             name: {"principles": [line.as_dict() for line in report.lines], "facts": report.facts}
             for name, report in reports.items()
         }
-        print(json.dumps(found if side_by_side else next(iter(found.values()))))
+        print(json.dumps(plain if side_by_side else next(iter(plain.values()))))
     elif side_by_side:
-        console.print(_comparison(reports))
+        console().print(_comparison(reports))
     else:
         (report,) = reports.values()
-        console.print(_details(report))
+        console().print(_details(report))
         for name, fact in report.facts.items():
-            console.print(f"{name}: {fact}", markup=False, highlight=False)
+            console().print(f"{name}: {fact}", markup=False, highlight=False)
 
 
 def _details(report: Report) -> Table:

@@ -1,58 +1,30 @@
-"""The command line of scripts/sweep.py."""
+"""`coefdyn sweep`: plan, run, submit and look after the runs of a grid."""
 
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from coefdyn.config.compose import compose, settings
+from coefdyn.cli.keys import console, own_keys
 from coefdyn.config.grid import PlannedRun, differences, plan
+from coefdyn.config.schema import Sweep
 from coefdyn.errors import ConfigError
 from coefdyn.runs.lock import owner_of
 from coefdyn.sweeps.pool import StoppedError, run_all
 from coefdyn.sweeps.progress import Progress
-from coefdyn.sweeps.slurm import Options, submit
-from coefdyn.sweeps.state import State, count, epochs, folder, last_error, state, unfinished
-
-FORMATS = ("table", "json")
-OWN_KEYS = ("action", "format", "jobs", "slurm")
+from coefdyn.sweeps.slurm import submit
+from coefdyn.sweeps.state import State, count, epochs, last_error, state, unfinished
 
 
-@dataclass(frozen=True)
-class Keys:
-    """conf/sweep.yaml, which says what each is."""
-
-    action: str
-    format: str
-    jobs: int
-    slurm: Options
-
-    def __post_init__(self) -> None:
-        for name, choices in (("action", tuple(ACTIONS)), ("format", FORMATS)):
-            if getattr(self, name) not in choices:
-                known = ", ".join(choices)
-                raise ConfigError(f"{name}={getattr(self, name)} is not known; choose from {known}")
-        if type(self.jobs) is not int or self.jobs < 1:
-            raise ConfigError(f"jobs={self.jobs} must be a whole number of at least 1")
-
-
-def main(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Exit code: for run and status 1 unless everything is recorded; for plan and submit 0."""
-    own = [a for a in arguments if a.partition("=")[0].partition(".")[0] in OWN_KEYS]
-    given = settings(compose(own, "sweep"))
-    if not isinstance(given["slurm"], dict):
+    keys, rest = own_keys(Sweep, "sweep", arguments)
+    runs = plan(rest)
+    if any(run.values["force"] for run in runs):
         raise ConfigError(
-            f"slurm={given['slurm']} must be a section; set slurm.partition and so on"
-        )
-    keys = Keys(**given | {"slurm": Options(**given["slurm"])})
-    runs = plan([a for a in arguments if a not in own])
-    if any(run.settings["force"] for run in runs):
-        raise ConfigError(
-            "force=true is for train.py: a sweep does what is missing; delete the folders of runs "
+            "force=true is for train: a sweep does what is missing; delete the folders of runs "
             "to do them again"
         )
     if not runs:
@@ -60,17 +32,17 @@ def main(arguments: Sequence[str]) -> int:
     return ACTIONS[keys.action](runs, keys)
 
 
-def _plan(runs: Sequence[PlannedRun], keys: Keys) -> int:
+def _plan(runs: Sequence[PlannedRun], keys: Sweep) -> int:
     _print(runs, keys.format, every=True)
     return 0
 
 
-def _status(runs: Sequence[PlannedRun], keys: Keys) -> int:
+def _status(runs: Sequence[PlannedRun], keys: Sweep) -> int:
     counts = _print(runs, keys.format, every=False)
     return 1 if counts["failed"] + counts["missing"] else 0
 
 
-def _run(runs: Sequence[PlannedRun], keys: Keys) -> int:
+def _run(runs: Sequence[PlannedRun], keys: Sweep) -> int:
     todo = unfinished(runs)
     try:
         if todo:
@@ -82,16 +54,18 @@ def _run(runs: Sequence[PlannedRun], keys: Keys) -> int:
     return _status(runs, keys)
 
 
-def _submit(runs: Sequence[PlannedRun], keys: Keys) -> int:
+def _submit(runs: Sequence[PlannedRun], keys: Sweep) -> int:
     todo = unfinished(runs)
     name = runs[0].choices.get("experiment", "None")
     name = "sweep" if name == "None" else name
-    said = submit(todo, name, keys.slurm) if todo else "every run is recorded; nothing to submit"
-    print(json.dumps({"submitted": said}) if keys.format == "json" else said)
+    message = "every run is recorded; nothing to submit"
+    if todo:
+        message = submit(todo, name, keys.slurm)
+    print(json.dumps({"submitted": message}) if keys.format == "json" else message)
     return 0
 
 
-ACTIONS: dict[str, Callable[[Sequence[PlannedRun], Keys], int]] = {
+ACTIONS: dict[str, Callable[[Sequence[PlannedRun], Sweep], int]] = {
     "plan": _plan,
     "run": _run,
     "status": _status,
@@ -100,12 +74,12 @@ ACTIONS: dict[str, Callable[[Sequence[PlannedRun], Keys], int]] = {
 
 
 def _print(runs: Sequence[PlannedRun], style: str, every: bool) -> dict[str, int]:
-    found = {run.run_id: state(run.results, run.run_id) for run in runs}
-    counts = count(found.values())
+    states = {run.run_id: state(run.folder) for run in runs}
+    counts = count(states.values())
     if style == "json":
-        print(json.dumps(counts | {"runs": [_row(run, found[run.run_id]) for run in runs]}))
+        print(json.dumps(counts | {"runs": [_row(run, states[run.run_id]) for run in runs]}))
     else:
-        _print_table(runs, found, every)
+        _print_table(runs, states, every)
         print(", ".join(f"{number} {name}" for name, number in counts.items()))
     return counts
 
@@ -113,7 +87,7 @@ def _print(runs: Sequence[PlannedRun], style: str, every: bool) -> dict[str, int
 def _row(run: PlannedRun, at: State) -> dict[str, object]:
     row: dict[str, object] = {"run_id": run.run_id, "state": at, "point": list(run.point)}
     if at == "failed":
-        row["error"] = last_error(run.results, run.run_id)
+        row["error"] = last_error(run.folder)
     if at == "missing" and (work := _at_work(run)):
         row["running"] = work
     return row
@@ -121,22 +95,22 @@ def _row(run: PlannedRun, at: State) -> dict[str, object]:
 
 def _at_work(run: PlannedRun) -> str:
     try:
-        owner = owner_of(folder(run.results, run.run_id))
+        owner = owner_of(run.folder)
     except OSError:
         return "locked, but the lock cannot be read"
-    done = epochs(run.results, run.run_id)
-    return f"epoch {done}/{run.settings['trainer']['max_epochs']}, {owner}" if owner else ""
+    done, last = epochs(run.folder), run.values["trainer"]["max_epochs"]
+    return f"epoch {done}/{last}, {owner}" if owner else ""
 
 
-def _print_table(runs: Sequence[PlannedRun], found: dict[str, State], every: bool) -> None:
+def _print_table(runs: Sequence[PlannedRun], states: dict[str, State], every: bool) -> None:
     """Every run, or those that need attention and those at work."""
     table = Table("run", "state", "point", "what is known")
     points = differences(runs)
     for run in runs:
-        at = found[run.run_id]
-        why = last_error(run.results, run.run_id) if at == "failed" else ""
+        at = states[run.run_id]
+        why = last_error(run.folder) if at == "failed" else ""
         why = why or (_at_work(run) if at == "missing" else "")
         if every or at in ("failed", "diverged") or why:
             table.add_row(*map(Text, (run.run_id, at, points[run.run_id], why)))
     if table.row_count:
-        Console(width=None if sys.stdout.isatty() else 160).print(table)
+        console().print(table)

@@ -1,4 +1,4 @@
-"""The command line of scripts/train.py."""
+"""`coefdyn train`: one run, a population, or with -m every combination of values."""
 
 import contextlib
 import logging
@@ -6,9 +6,6 @@ import signal
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any
-
-from omegaconf import OmegaConf
 
 from coefdyn.allocator import keep_freed_memory
 from coefdyn.config.compose import Config, compose, multirun, one_sentence
@@ -16,19 +13,16 @@ from coefdyn.errors import ConfigError
 from coefdyn.principles.check import check
 from coefdyn.runs.lock import LockedError, LostLockError
 from coefdyn.runs.population.fusing import listed_members
+from coefdyn.runs.record import Record
 
 
-def main(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Exit code: 0 if every run is recorded (a divergence is a result), 1 if not."""
     warnings.filterwarnings("ignore", module=r"lightning\.")  # about its own insides
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    try:
-        if any(argument.startswith("-") for argument in arguments):  # -m, --help, --cfg, ...
-            return multirun(arguments, train)
-        return train(compose(arguments))
-    except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    if any(argument.startswith("-") for argument in arguments):  # -m, --cfg, ...
+        return multirun(arguments, train)
+    return train(compose(arguments))
 
 
 def train(config: Config) -> int:
@@ -39,7 +33,7 @@ def train(config: Config) -> int:
     from coefdyn.runs.run import run_one
 
     keep_freed_memory()
-    quiet = _distributed(config) and rank_here() > 0
+    quiet = config.settings.trainer.devices.strategy == "ddp" and rank_here() > 0
     if quiet:
         logging.getLogger("coefdyn").setLevel(logging.CRITICAL)
     else:
@@ -48,13 +42,13 @@ def train(config: Config) -> int:
         members = listed_members(config)
         if len(members) > 1:
             return _train_members(members)
-        said, code = summary(members[0], run_one(members[0])), 0
+        message, code = summary(members[0], run_one(members[0])), 0
     except (ConfigError, LockedError, LostLockError) as error:
-        said, code = f"error: {error}", 1
+        message, code = f"error: {error}", 1
     except SIGTERMException:
-        said, code = "asked to end; the same command goes on", 128 + signal.SIGTERM
+        message, code = "asked to end; the same command goes on", 128 + signal.SIGTERM
     if not quiet:
-        print(said, file=sys.stderr if code else sys.stdout, flush=True)
+        print(message, file=sys.stderr if code else sys.stdout, flush=True)
     return code
 
 
@@ -72,31 +66,26 @@ def _train_members(members: Sequence[Config]) -> int:
     return code
 
 
-def _distributed(config: Config) -> bool:
-    return OmegaConf.select(config.values, "trainer.devices.strategy") == "ddp"
-
-
 def _warn(config: Config) -> None:
     """One line if the design breaks a principle; it may be what the run is to show."""
-    if config.values.get("check") is False:
+    if not config.settings.check or config.settings.model.mixer is not None:
         return
     with contextlib.suppress(ConfigError):  # the run itself will say what is wrong
         broken = check(config).broken
-        said = "; ".join(f"{line.principle}: {line.reason} ({line.number})" for line in broken)
-        if said:
-            print(f"warning: this design breaks {said}; check=false is silent", file=sys.stderr)
+        words = "; ".join(f"{line.principle}: {line.reason} ({line.number})" for line in broken)
+        if words:
+            print(f"warning: this design breaks {words}; check=false is silent", file=sys.stderr)
 
 
-def summary(config: Config, record: dict[str, Any]) -> str:
-    values = record["metrics"]
-    status = record["status"]
-    if record["diverged_at_step"] is not None:
-        status += f" at step {record['diverged_at_step']}"
-    lines = [f"{record['run_id']} {status} after {record['epochs']} epochs"]
-    lines += [f"  {name:<20} {value:.4f}" for name, value in values.items() if value is not None]
-    lines += [f"  {'chance':<20} {record['chance']:.4f}"]
-    if record["coefficients"] is not None:
-        share = record["coefficients"]["near_zero"]
-        lines += [f"  {'near-zero fraction':<20} {share:.4f}"]
-    lines += [f"  {config.values.paths.results}/runs/{record['run_id']}/record.json"]
+def summary(config: Config, record: Record) -> str:
+    status: str = record.status
+    if record.diverged_at_step is not None:
+        status += f" at step {record.diverged_at_step}"
+    lines = [f"{record.run_id} {status} after {record.epochs} epochs"]
+    numbers = {name: value for name, value in record.metrics.items() if value is not None}
+    numbers["chance"] = record.chance
+    if record.coefficients is not None:
+        numbers["near-zero fraction"] = record.coefficients["near_zero"]
+    lines += [f"  {name:<20} {value:.4f}" for name, value in numbers.items()]
+    lines += [f"  {config.settings.paths.results}/runs/{record.run_id}/record.json"]
     return "\n".join(lines)

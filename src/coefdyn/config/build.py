@@ -1,18 +1,20 @@
 """From configuration to objects."""
 
+import copy
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
 from hydra.errors import HydraException
 from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
 from torch import nn
 from torch.optim import Optimizer
 
-from coefdyn.config.compose import Config, compose, one_sentence, options
-from coefdyn.config.plugins import check_targets
+from coefdyn.config.compose import Config, compose, one_sentence
+from coefdyn.config.plugins import check_targets, options
+from coefdyn.config.schema import Slot
 from coefdyn.errors import ConfigError
 from coefdyn.mixer.design import MissingTraitError
 from coefdyn.mixer.sequence_mixer import SequenceMixer
@@ -22,64 +24,39 @@ from coefdyn.mixer.slots.preprocess import Preprocess
 from coefdyn.mixer.slots.readout import Readout
 from coefdyn.mixer.slots.scaling import Scaling
 from coefdyn.model.blocks import Block
-from coefdyn.model.model import AutoEncoderHead, NextTokenHead, SequenceModel
+from coefdyn.model.heads import AutoEncoderHead, NextTokenHead
+from coefdyn.model.model import SequenceModel
 from coefdyn.model.position import Position
 from coefdyn.tasks.task import Task
 
 if TYPE_CHECKING:  # importing it takes seconds, which only training should spend
     from lightning.pytorch.loggers import Logger
 
-DESIGN_SLOTS = ("evolution", "scaling", "readout", "normalization")
-SLOTS = (*DESIGN_SLOTS, "block", "preprocess", "position")
-KEYS = (
-    "seed",
-    "force",
-    "check",
-    "paths",
-    "model",
-    "task",
-    "optimizer",
-    "trainer",
-    "population",
-    "logger",
-    "scale",
-    "grid",
-)
-SWITCHES = ("d_mlp", "unit_qk", "max_strength", "factor", "base", "backend", "init")
-SIZES = ("vocab_size", "max_length", "d_model", "n_state", "d_value", "n_heads", "n_layers")
+DESIGN_SLOTS: dict[str, type] = {
+    "evolution": Evolution,
+    "scaling": Scaling,
+    "readout": Readout,
+    "normalization": Normalization,
+}
+SLOTS = DESIGN_SLOTS | {"preprocess": Preprocess, "block": Block, "position": Position}
+NOT_ARGUMENTS = ("name", "source", "seed")  # of a task: which it is called, and where its data is
+
+# Objects in place of what the configuration has, by slot; or under `mixer` what makes a mixer.
+Objects = Mapping[str, Any]
 
 
-def check_keys(config: Config) -> None:
-    """What stands at the top, and is not checked where it is used."""
-    values = config.values
-    unknown = ", ".join(sorted(str(key) for key in values.keys() - KEYS))
-    if unknown:
-        raise ConfigError(f"the configuration does not know: {unknown}; it has {', '.join(KEYS)}")
-    if type(values.get("seed")) is not int or not 0 <= values.seed < 2**63:
-        raise ConfigError(f"seed={values.get('seed')} must be a whole number from 0 to 2^63 - 1")
-    for name in ("force", "check"):
-        if values.get(name, True) not in (True, False):
-            raise ConfigError(f"{name}={values.get(name)} must be true or false")
-    sections = ("paths", "model", "task", "optimizer", "trainer", "population")
-    for name in sections:
-        if not OmegaConf.is_dict(values.get(name)):
-            raise ConfigError(f"{name}={values.get(name)} must be a section of the configuration")
-    if not isinstance(values.paths.get("results"), str):
-        raise ConfigError(f"paths.results={values.paths.get('results')} must be a directory")
-
-
-def build(config: Config) -> SequenceModel:
+def build_model(config: Config, objects: Objects | None = None) -> SequenceModel:
     """The model of a composed configuration: the same seed gives the same weights."""
-    check_keys(config)
-    model = _checked_model(config)
+    model = config.settings.model
     head = AutoEncoderHead if build_task(config).auto_encoder else NextTokenHead
-    torch.manual_seed(config.values.seed)
+    torch.manual_seed(config.settings.seed)
+    position = (objects or {}).get("position") or build_slot(config, model.position, Position)
     try:
         return SequenceModel(
             vocab_size=model.vocab_size,
             d_model=model.d_model,
-            position=build_slot(model.position, Position),
-            blocks=[build_block(config) for _ in range(model.n_layers)],
+            position=position,
+            blocks=[build_block(config, objects) for _ in range(model.n_layers)],
             head=head(model.d_model, model.vocab_size),
             init=model.init,
         )
@@ -88,14 +65,14 @@ def build(config: Config) -> SequenceModel:
 
 
 def build_task(config: Config) -> Task:
-    settings = {k: v for k, v in config.values.task.items() if k not in ("name", "source", "seed")}
-    task: Task = build_slot(OmegaConf.create(settings), Task)
+    arguments = {k: v for k, v in config.settings.task.items() if k not in NOT_ARGUMENTS}
+    task: Task = build_slot(config, arguments, Task)
     return task
 
 
 def build_optimizer(config: Config, parameters: Iterable[nn.Parameter]) -> Optimizer:
     """The optimizer of a composed configuration, at its peak learning rate."""
-    make = build_slot(config.values.optimizer, Optimizer)
+    make = build_slot(config, config.settings.optimizer, Optimizer)
     try:
         return make(list(parameters))
     except (TypeError, ValueError, IndexError, RuntimeError) as error:
@@ -105,11 +82,11 @@ def build_optimizer(config: Config, parameters: Iterable[nn.Parameter]) -> Optim
 def build_logger(config: Config) -> "list[Callable[..., Logger]]":
     """What is logged to besides metrics.csv: one of Lightning's loggers, to be called with
     save_dir and version, or nothing."""
-    if not config.values.get("logger"):
+    if not config.settings.logger:
         return []
     from lightning.pytorch.loggers import Logger
 
-    make = build_slot(config.values.logger, Logger)
+    make = build_slot(config, config.settings.logger, Logger)
     with tempfile.TemporaryDirectory() as directory:  # a missing package is known only when tried
         try:
             make(save_dir=directory, version="check", name="check")
@@ -120,23 +97,24 @@ def build_logger(config: Config) -> "list[Callable[..., Logger]]":
     return [make]
 
 
-def build_block(config: Config) -> Block:
+def build_block(config: Config, objects: Objects | None = None) -> Block:
     """One block with a mixer of its own."""
-    model = _checked_model(config)
-    block: Block = build_slot(
-        model.block,
-        Block,
-        mixer=build_mixer(config),
-        d_model=model.d_model,
-        d_value=model.d_value,
-        n_heads=model.n_heads,
-        d_mlp=model.d_mlp,
-    )
+    model = config.settings.model
+    sizes = {name: getattr(model, name) for name in ("d_model", "d_value", "n_heads", "d_mlp")}
+    if model.block.get("gated") not in (True, False):
+        raise ConfigError(f"model.block.gated={model.block.get('gated')} must be true or false")
+    mixer = build_mixer(config, objects)
+    block: Block = build_slot(config, model.block, Block, mixer=mixer, **sizes)
     return block
 
 
-def build_mixer(config: Config) -> SequenceMixer:
-    model = _checked_model(config)
+def build_mixer(config: Config, objects: Objects | None = None) -> nn.Module:
+    """The configuration's own mixer, or the foreign one it names."""
+    model, objects = config.settings.model, objects or {}
+    if "mixer" in objects:
+        return _checked_foreign(objects["mixer"](), config)
+    if model.mixer is not None:
+        return _checked_foreign(build_slot(config, model.mixer, nn.Module), config)
     try:
         return SequenceMixer(
             d_model=model.d_model,
@@ -145,11 +123,14 @@ def build_mixer(config: Config) -> SequenceMixer:
             n_heads=model.n_heads,
             unit_qk=model.unit_qk,
             backend=model.backend,
-            evolution=build_slot(model.evolution, Evolution),
-            scaling=build_slot(model.scaling, Scaling),
-            readout=build_slot(model.readout, Readout),
-            normalization=build_slot(model.normalization, Normalization),
-            preprocess=build_slot(model.preprocess, Preprocess),
+            preprocess=objects.get("preprocess")
+            or build_slot(config, model.preprocess, Preprocess),
+            **{
+                name: copy.deepcopy(objects[name])
+                if name in objects
+                else build_slot(config, getattr(model, name), kind)
+                for name, kind in DESIGN_SLOTS.items()
+            },
         )
     except MissingTraitError as error:
         raise ConfigError(_remedy(config, error)) from error
@@ -157,53 +138,74 @@ def build_mixer(config: Config) -> SequenceMixer:
         raise ConfigError(one_sentence(error)) from error
 
 
-def build_slot(config: Any, kind: type, **given: Any) -> Any:
+def build_design_mixer(config: Config) -> SequenceMixer:
+    """The mixer of a configuration that has a design."""
+    mixer = build_mixer(config)
+    if not isinstance(mixer, SequenceMixer):
+        raise ConfigError(
+            f"model.mixer={type(mixer).__name__} is no point (A_t, b_j, phi, eta) of the design "
+            "space: nothing can be said of its coefficients"
+        )
+    return mixer
+
+
+def _checked_foreign(mixer: Any, config: Config) -> nn.Module:
+    """A mixer from elsewhere, if it maps (b t d) to (b t d)."""
+    model, name = config.settings.model, type(mixer).__name__
+    if not isinstance(mixer, nn.Module):
+        raise ConfigError(f"model.mixer makes a {name}, which is no torch.nn.Module")
+    if model.d_value != model.d_model:
+        raise ConfigError(
+            f"model.mixer={name} maps d_model to d_model: model.d_value={model.d_value} must be "
+            f"model.d_model={model.d_model}"
+        )
+    x = torch.zeros(1, 2, model.d_model)
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        try:
+            y = mixer(x)
+        except Exception as error:  # whatever somebody's code may raise
+            raise ConfigError(f"model.mixer={name} fails: {one_sentence(error)}") from error
+    if not isinstance(y, torch.Tensor) or y.shape != x.shape:
+        found = tuple(y.shape) if isinstance(y, torch.Tensor) else type(y).__name__
+        raise ConfigError(
+            f"model.mixer={name} must map (batch, time, d_model) to the same shape; it makes "
+            f"{found} of {tuple(x.shape)}"
+        )
+    return mixer
+
+
+@cache
+def readout(name: str) -> Readout:
+    """A readout of conf/ by its name."""
+    config = compose([f"model/readout={name}"])
+    built: Readout = build_slot(config, config.settings.model.readout, Readout)
+    return built
+
+
+def build_slot(config: Config, slot: Slot, kind: type, **given: Any) -> Any:
     """An object of the class that `_target_` names, if that may be trusted and is of this kind; or
     with `_partial_` what makes one."""
-    plain = OmegaConf.to_container(config) if OmegaConf.is_config(config) else config
-    check_targets(plain, kind)
+    check_targets(slot, kind, config.settings.plugins)
     try:
-        return instantiate(config, _convert_="all", **given)
+        return instantiate(dict(slot), _convert_="all", **given)
     except HydraException as error:
         cause = error.__cause__
         if isinstance(cause, ValueError):  # a constructor's own sentence
             raise ConfigError(str(cause)) from error
-        target = config._target_
+        target = slot["_target_"]
         raise ConfigError(f"{target} cannot be built: {one_sentence(cause or error)}") from error
-
-
-def _checked_model(config: Config) -> DictConfig:
-    """conf's `model` with its slots, sizes and switches in order."""
-    model = config.values.model
-    if not isinstance(model, DictConfig) or not all(OmegaConf.is_dict(model.get(s)) for s in SLOTS):
-        raise ConfigError(
-            f"model needs all of its slots: {', '.join(SLOTS)}; choose a model preset"
-        )
-    for name in SIZES:
-        if type(model[name]) is not int or model[name] < 1:
-            raise ConfigError(f"model.{name}={model[name]} must be a whole number of at least 1")
-    if model.d_mlp is not None and (type(model.d_mlp) is not int or model.d_mlp < 1):
-        raise ConfigError(
-            f"model.d_mlp={model.d_mlp} must be a whole number of at least 1, or null for no MLP"
-        )
-    for name, value in (("unit_qk", model.unit_qk), ("block.gated", model.block.get("gated"))):
-        if value not in (True, False):
-            raise ConfigError(f"model.{name}={value} must be true or false")
-    known = {*SLOTS, *SIZES, *SWITCHES}
-    unknown = ", ".join(sorted(str(key) for key in model.keys() - known))
-    if unknown:
-        raise ConfigError(f"model does not know: {unknown}; it has {', '.join(sorted(known))}")
-    return model
 
 
 def _remedy(config: Config, error: MissingTraitError) -> str:
     """The mixer knows the missing trait; which files of conf/ have it is known here."""
-    chosen = config.choices
+    chosen, plugins = config.choices, config.settings.plugins
+    named = [f"plugins=[{','.join(plugins)}]"] if plugins else []
     fitting = []
-    for option in options("model/evolution"):
-        other = dict(config.choices) | {"model/evolution": option}
+    for option in options("model/evolution", tuple(plugins)):
+        other = dict(chosen) | {"model/evolution": option}
         groups = [f"{group}={choice}" for group, choice in other.items() if choice != "None"]
-        if getattr(build_slot(compose(groups).values.model.evolution, Evolution), error.trait):
+        evolution = compose([*groups, *named]).settings.model.evolution
+        if getattr(build_slot(config, evolution, Evolution), error.trait):
             fitting.append(option)
     return (
         f"model/scaling={chosen['model/scaling']}: {error.need}, but "

@@ -1,4 +1,4 @@
-"""Composed configurations: what Hydra makes of conf/ and the command line."""
+"""Composed configurations: what Hydra makes of conf/, of plugins and of the command line."""
 
 import contextlib
 import copy
@@ -6,9 +6,8 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from typing import Any
 
 import hydra
@@ -21,17 +20,42 @@ from hydra.errors import HydraException
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from coefdyn.config.identity import run_id
+from coefdyn.config.plugins import CONF, Plugins, conf_directories, from_environment, is_group
+from coefdyn.config.schema import Settings, read
 from coefdyn.errors import ConfigError
 
-CONF = Path(__file__).parents[3] / "conf"
+VERBATIM = ("paths.results=", "paths.data=")  # taken as they stand, whatever Hydra makes of # or ,
 
 
 @dataclass(frozen=True)
 class Config:
-    """A composed configuration, and the name chosen in each group, such as model/readout: exp."""
+    """A composed configuration in plain values, the name chosen in each group, such as
+    model/readout: exp, and the overrides it was composed with."""
 
-    values: DictConfig
+    values: dict[str, Any]
     choices: Mapping[str, str]
+    overrides: tuple[str, ...] = ()
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The same, typed; ConfigError where a value is not what it must be."""
+        return read(Settings, self.values)
+
+    @cached_property
+    def run_id(self) -> str:
+        return run_id(self.values)
+
+    def with_values(self, changes: Mapping[str, Any]) -> "Config":
+        """A copy in which values have been replaced: {"optimizer.lr": 0.1}."""
+        values = copy.deepcopy(self.values)
+        for key, value in changes.items():
+            *parents, last = key.split(".")
+            node = values
+            for parent in parents:
+                node = node[parent]
+            node[last] = value
+        return Config(values, self.choices)
 
 
 @dataclass(frozen=True)
@@ -42,23 +66,15 @@ class Draft:
     choices: Mapping[str, str]
 
     def with_values(self, overrides: Sequence[str]) -> Config:
-        """A copy with plain values set, as command-line overrides would set them."""
-        values = copy.deepcopy(self.values)
-        with _one_sentence_errors():
-            for override in overrides:
-                OmegaConf.update(values, *_key_and_value(override), merge=True)
-            OmegaConf.resolve(values)
-        return Config(values, self.choices)
+        """With plain values set, as command-line overrides would set them."""
+        return Config(Draft(copy.deepcopy(self.values), self.choices).set(overrides), self.choices)
 
-    def settings_of(self, overrides: Sequence[str]) -> dict[str, Any]:
-        """What `with_values` gives, in plain Python values, without the cost of a copy.
-
-        Only for overrides of the same keys in every call: they stay set.
-        """
+    def set(self, overrides: Sequence[str]) -> dict[str, Any]:
+        """The values with overrides, which stay set: every call must override the same keys."""
         with _one_sentence_errors():
             for override in overrides:
                 OmegaConf.update(self.values, *_key_and_value(override), merge=True)
-            return settings(Config(self.values, self.choices))
+            return OmegaConf.to_container(self.values, resolve=True)  # type: ignore[return-value]
 
     def settled(self, overrides: Sequence[str]) -> "Draft":
         """A copy in which everything is resolved that these overrides cannot change.
@@ -88,15 +104,43 @@ def _settle(node: Any) -> None:
                 _settle(value)
 
 
-def settings(config: Config) -> dict[str, Any]:
-    """The configuration in plain Python values."""
-    return OmegaConf.to_container(config.values, resolve=True)  # type: ignore[return-value]
-
-
 @cache
 def _key_and_value(override: str) -> tuple[str, Any]:
     parsed = OverridesParser.create().parse_override(override)
     return parsed.key_or_group, parsed.value()
+
+
+def plugins_of(overrides: Sequence[str]) -> Plugins:
+    """Those that plugins=[...] names, and those of the environment."""
+    with _one_sentence_errors():
+        given = [_key_and_value(o)[1] for o in overrides if o.startswith("plugins=")]
+    listed = given[-1] if given else []
+    if not isinstance(listed, list):
+        raise ConfigError(f"plugins={listed} must be a list, such as plugins=[{listed}]")
+    return tuple(dict.fromkeys([*map(str, listed), *from_environment()]))
+
+
+def _for_hydra(arguments: Sequence[str]) -> list[str]:
+    """With paths as they were typed, and the plugins on the search path."""
+    plugins = plugins_of(arguments)
+    ready = [_verbatim(a) for a in arguments if not a.startswith("plugins=")]
+    if plugins:
+        places = ",".join(_quoted(f"file://{p}") for p in conf_directories(plugins)[1:])
+        names = ",".join(map(_quoted, plugins))
+        first = next((i for i, a in enumerate(ready) if "=" in a), len(ready))
+        ready[first:first] = [f"hydra.searchpath=[{places}]", f"++plugins=[{names}]"]
+    return ready
+
+
+def _verbatim(override: str) -> str:
+    key, _, value = override.partition("=")
+    plain = override.startswith(VERBATIM) and "${" not in value and value[:1] not in ("'", '"')
+    return f"{key}={_quoted(value)}" if plain and value not in ("", "null") else override
+
+
+def _quoted(text: str) -> str:
+    """A string of Hydra's grammar, in which a backslash escapes a quote, and itself before one."""
+    return "'" + text.replace("\\'", "\\\\'").replace("'", "\\'") + "'"
 
 
 def draft(overrides: Sequence[str] = (), name: str = "train") -> Draft:
@@ -116,7 +160,8 @@ def _plain_choices(hydra_node: Any) -> dict[str, str]:
 
 def compose(overrides: Sequence[str] = (), name: str = "train") -> Config:
     """Compose conf/<name>.yaml with command-line style overrides."""
-    return draft(overrides, name).with_values([])
+    made = draft(overrides, name)
+    return Config(made.set([]), made.choices, tuple(overrides))
 
 
 def raw(overrides: Sequence[str], name: str) -> dict[str, Any]:
@@ -124,11 +169,15 @@ def raw(overrides: Sequence[str], name: str) -> dict[str, Any]:
     return OmegaConf.to_container(draft(overrides, name).values)  # type: ignore[return-value]
 
 
+def as_yaml(values: Mapping[str, Any]) -> str:
+    return OmegaConf.to_yaml(OmegaConf.create(dict(values)))
+
+
 def sweep_points(overrides: Sequence[str], name: str = "train") -> list[tuple[str, ...]]:
     """What `-m` would run: every point of the experiment's grid and of comma-separated values."""
     with _one_sentence_errors():
         parser = OverridesParser.create()
-        given = parser.parse_overrides(list(overrides))
+        given = parser.parse_overrides([_verbatim(o) for o in overrides])
         fixed = [o.input_line for o in given if not o.is_sweep_override() and o.input_line]
         params = _composed(fixed, name).hydra.sweeper.params or {}
         declared = parser.parse_overrides([f"{key}={value}" for key, value in params.items()])
@@ -136,16 +185,16 @@ def sweep_points(overrides: Sequence[str], name: str = "train") -> list[tuple[st
     return [tuple(point) for point in points]
 
 
-def is_composed(override: str) -> bool:
+def is_composed(override: str, plugins: Plugins) -> bool:
     """Whether an override is Hydra's to apply: it chooses a file, such as model/readout=relu, adds
     or deletes a key, or sets a whole section, which is merged with what is there."""
     key, _, value = override.partition("=")
-    return (CONF / key).is_dir() or key[0] in "+~" or value.startswith("{")
+    return is_group(key, plugins) or key[0] in "+~" or value.startswith("{") or key == "plugins"
 
 
 def _composed(overrides: Sequence[str], name: str) -> DictConfig:
     with _one_sentence_errors(), initialize_config_dir(str(CONF), version_base="1.3"):
-        return hydra_compose(name, list(overrides), return_hydra_config=True)
+        return hydra_compose(name, _for_hydra(overrides), return_hydra_config=True)
 
 
 @contextlib.contextmanager
@@ -167,8 +216,9 @@ def multirun(arguments: Sequence[str], run: Callable[[Config], int], name: str =
     @hydra.main(config_path=str(CONF), config_name=name, version_base="1.3")
     def each(values: DictConfig) -> None:
         try:
-            choices = _plain_choices(HydraConfig.get())
-            codes.append(run(Draft(values, choices).with_values([])))
+            about = HydraConfig.get()
+            composed = Draft(values, _plain_choices(about)).with_values([])
+            codes.append(run(replace(composed, overrides=tuple(about.overrides.task))))
             if codes[-1] > 128:  # asked to end by a signal, which is meant for all
                 sys.exit(codes[-1])
         except ConfigError as error:
@@ -182,17 +232,12 @@ def multirun(arguments: Sequence[str], run: Callable[[Config], int], name: str =
 
     # Hydra's parser takes its flags before the overrides or after them, but not between.
     ordered = sorted(arguments, key=lambda argument: argument not in ("-m", "--multirun"))
-    before, sys.argv = sys.argv, [sys.argv[0], *ordered]
+    before, sys.argv = sys.argv, [sys.argv[0], *_for_hydra(ordered)]
     try:
         each()
     finally:
         sys.argv = before
     return max(codes)
-
-
-def options(group: str) -> list[str]:
-    """The choices of a group, from the files of conf/<group>."""
-    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
 
 
 def one_sentence(error: BaseException) -> str:

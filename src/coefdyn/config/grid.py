@@ -2,15 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-
-from coefdyn.config.build import build
-from coefdyn.config.compose import Config, Draft, draft, is_composed, sweep_points
+from coefdyn.config.build import build_model
+from coefdyn.config.compose import Config, Draft, draft, is_composed, plugins_of, sweep_points
+from coefdyn.config.identity import run_id
 from coefdyn.errors import ConfigError
-from coefdyn.runs.record import name_of
 
 
 @dataclass(frozen=True)
@@ -19,16 +18,16 @@ class PlannedRun:
 
     run_id: str
     point: tuple[str, ...]
-    settings: Mapping[str, Any]
+    values: dict[str, Any]
     choices: Mapping[str, str]
 
-    @property
+    @cached_property
     def config(self) -> Config:
-        return Config(OmegaConf.create(dict(self.settings)), self.choices)
+        return Config(self.values, self.choices)
 
     @property
-    def results(self) -> Path:
-        return Path(self.settings["paths"]["results"])
+    def folder(self) -> Path:
+        return Path(self.values["paths"]["results"]) / "runs" / self.run_id
 
 
 def plan(overrides: Sequence[str]) -> list[PlannedRun]:
@@ -38,7 +37,7 @@ def plan(overrides: Sequence[str]) -> list[PlannedRun]:
     of the grid can change is resolved once. One model per choice is built, so that what does not
     fit fails here.
     """
-    points = sweep_points(overrides)
+    points, plugins = sweep_points(overrides), plugins_of(overrides)
     fixed = set(points[0]).intersection(*points) if points else set()
     drafts: dict[tuple[str, ...], Draft] = {}
     chosen = [part for point in points[:1] for part in point if part.startswith("experiment=")]
@@ -46,18 +45,18 @@ def plan(overrides: Sequence[str]) -> list[PlannedRun]:
         raise ConfigError(
             "experiment takes one name: each has a grid of its own; plan them in turn"
         )
-    found: dict[str, PlannedRun] = {}
+    runs: dict[str, PlannedRun] = {}
     for point in points:
-        values = [part for part in point if part not in fixed and not is_composed(part)]
+        values = [part for part in point if part not in fixed and not is_composed(part, plugins)]
         groups = tuple(part for part in point if part not in values)
         if groups not in drafts:
             composed = draft(groups)
             _try(composed.with_values(values), point)
             drafts[groups] = composed.settled(values)
-        settings = drafts[groups].settings_of(values)
-        run = PlannedRun(name_of(settings), point, settings, drafts[groups].choices)
-        found.setdefault(run.run_id, run)
-    return list(found.values())
+        settings = drafts[groups].set(values)
+        run = PlannedRun(run_id(settings), point, settings, drafts[groups].choices)
+        runs.setdefault(run.run_id, run)
+    return list(runs.values())
 
 
 def differences(runs: Sequence[PlannedRun]) -> dict[str, str]:
@@ -68,6 +67,6 @@ def differences(runs: Sequence[PlannedRun]) -> dict[str, str]:
 
 def _try(config: Config, point: Sequence[str]) -> None:
     try:
-        build(config)
+        build_model(config)
     except ConfigError as error:
         raise ConfigError(f"{' '.join(point)}: {error}") from error

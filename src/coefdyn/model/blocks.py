@@ -48,11 +48,12 @@ class Block(nn.Module):
     d_mlp is None, Norm -> SwiGLU -> residual.
 
     The figure's one Linear to v, q, k and gate is two here, the mixer's and `gate`: the same map.
+    The mixer is a `SequenceMixer`, or any module that maps (b t d) to (b t d); d_value is d then.
     """
 
     def __init__(
         self,
-        mixer: SequenceMixer,
+        mixer: nn.Module,
         d_model: int,
         d_value: int,
         n_heads: int,
@@ -73,7 +74,7 @@ class Block(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Float[Tensor, "b t d"]:
-        check_input(x, self.mixer.project.weight)
+        check_input(x, self.norm.weight)
         inner = self.norm(x)
         return self._finish(x, inner, self.mixer(inner))
 
@@ -81,6 +82,10 @@ class Block(nn.Module):
         self, x: Float[Tensor, "b 1 d"], state: MixerState | None
     ) -> tuple[Float[Tensor, "b 1 d"], MixerState]:
         """One token in the recurrent form."""
+        if not isinstance(self.mixer, SequenceMixer):
+            raise ValueError(
+                f"{type(self.mixer).__name__} has no recurrent form that is known here"
+            )
         inner = self.norm(x)
         y, state = self.mixer.step(inner, state)
         return self._finish(x, inner, y), state

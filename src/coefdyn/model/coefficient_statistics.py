@@ -10,8 +10,8 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from coefdyn.mixer.design import Coefficients
-from coefdyn.model.blocks import Block
-from coefdyn.model.model import SequenceModel
+from coefdyn.mixer.sequence_mixer import SequenceMixer
+from coefdyn.model.model import SequenceModel, blocks_of, mixers_of
 
 NEAR_ZERO = 1e-3
 NEAR_ONE = 0.9  # up to 1
@@ -48,12 +48,12 @@ def coefficient_statistics(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -
     guarded_rows: the share of rows whose eta the rule for eta near zero has set.
     """
     batch, length = tokens.shape
-    n_heads = max(block.mixer.n_heads for block in blocks_of(model))
+    n_heads = max(mixer.n_heads for mixer in mixers_of(model))
     size = max(1, SLICE_ELEMENTS // (n_heads * length**2))
     layers: list[Counts] = []
-    with _own_forms(model):
+    with own_forms(model):
         for part in tokens.split(size):
-            counts = [_count(*layer) for layer in _layers(model, part)]
+            counts = [_count(*layer) for layer in layers_of(model, part)]
             layers = [a.add(b) for a, b in zip(layers, counts, strict=True)] if layers else counts
     pairs, rows = batch * length * (length + 1) // 2, batch * length
     per_layer = {
@@ -62,16 +62,10 @@ def coefficient_statistics(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -
     return _summary(per_layer, pairs, rows, batch)
 
 
-def blocks_of(model: SequenceModel) -> Iterator[Block]:
-    for block in model.blocks:
-        assert isinstance(block, Block)
-        yield block
-
-
 @contextlib.contextmanager
-def _own_forms(model: SequenceModel) -> Iterator[None]:
+def own_forms(model: SequenceModel) -> Iterator[None]:
     """No kernels, which may want other precision or devices; what was used before stays noted."""
-    mixers = [block.mixer for block in blocks_of(model)]
+    mixers = mixers_of(model)
     before = [(mixer.may_use_adapters, mixer.form_used) for mixer in mixers]
     for mixer in mixers:
         mixer.may_use_adapters = False
@@ -82,10 +76,12 @@ def _own_forms(model: SequenceModel) -> Iterator[None]:
             mixer.may_use_adapters, mixer.form_used = may, used
 
 
-def _layers(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -> Iterator[Coefficients]:
+def layers_of(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -> Iterator[Coefficients]:
+    """The coefficients of each layer that has any."""
     x = model.embed(tokens)
     for block in blocks_of(model):
-        yield block.mixer.design.coefficients(block.mixer.projected(block.norm(x)))
+        if isinstance(block.mixer, SequenceMixer):
+            yield block.mixer.design.coefficients(block.mixer.projected(block.norm(x)))
         x = block(x)
 
 

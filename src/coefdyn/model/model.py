@@ -1,5 +1,6 @@
 """Tokens -> embedding -> blocks -> logits."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -8,9 +9,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from coefdyn.mixer.sequence_mixer import MixerState
+from coefdyn.mixer.sequence_mixer import MixerState, SequenceMixer
 from coefdyn.model.blocks import EPS, Block
-from coefdyn.model.position import Position, Sinusoidal
+from coefdyn.model.heads import AutoEncoderHead, NextTokenHead
+from coefdyn.model.position import Position
 
 
 @runtime_checkable
@@ -30,33 +32,6 @@ class ModelState:
 
     position: int
     blocks: tuple[MixerState, ...]
-
-
-class NextTokenHead(nn.Linear):
-    """logits_t = W_out x_t."""
-
-    def __init__(self, d_model: int, vocab_size: int) -> None:
-        super().__init__(d_model, vocab_size, bias=False)
-
-
-class AutoEncoderHead(nn.Module):
-    """logits_t = W_out MLP(x_last + P_t), P sinusoidal: every token from the last step alone.
-
-    The MLP is two rounds of Norm -> Linear -> GELU of the model's width, and a Norm.
-    """
-
-    def __init__(self, d_model: int, vocab_size: int) -> None:
-        super().__init__()
-        self.position = Sinusoidal(d_model)
-        rounds = [
-            nn.Sequential(nn.RMSNorm(d_model, eps=EPS), nn.Linear(d_model, d_model), nn.GELU())
-            for _ in range(2)
-        ]
-        self.mlp = nn.Sequential(*rounds, nn.RMSNorm(d_model, eps=EPS))
-        self.output = nn.Linear(d_model, vocab_size, bias=False)
-
-    def forward(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t v"]:
-        return self.output(self.mlp(self.position(x[:, -1:].expand_as(x))))
 
 
 class SequenceModel(nn.Module):
@@ -111,11 +86,22 @@ class SequenceModel(nn.Module):
         start = 0 if state is None else state.position
         x = self.embed(tokens, start)
         states = []
-        for i, block in enumerate(self.blocks):
-            assert isinstance(block, Block)
+        for i, block in enumerate(blocks_of(self)):
             x, block_state = block.step(x, None if state is None else state.blocks[i])
             states.append(block_state)
         return self.head(self.norm(x)), ModelState(start + 1, tuple(states))
+
+
+def blocks_of(model: SequenceModel) -> Iterator[Block]:
+    for block in model.blocks:
+        assert isinstance(block, Block)
+        yield block
+
+
+def mixers_of(model: SequenceModel) -> list[SequenceMixer]:
+    """Those that are points of the design space; a foreign mixer is none."""
+    mixers = (block.mixer for block in blocks_of(model))
+    return [mixer for mixer in mixers if isinstance(mixer, SequenceMixer)]
 
 
 def check_tokens(tokens: Tensor) -> None:
@@ -130,10 +116,16 @@ def check_tokens(tokens: Tensor) -> None:
 
 def initialize(model: nn.Module, scheme: str) -> None:
     """torch: Linear weights as torch makes them; normal: N(0, 0.02). Both: embeddings N(0, 0.02),
-    Linear biases zero, and then whatever a module says is special about itself."""
+    Linear biases zero, and then whatever a module says is special about itself. A foreign mixer
+    is left as it is."""
     if scheme not in INITS:
         raise ValueError(f"model.init={scheme} is not known; choose from {', '.join(INITS)}")
+    blocks = (module for module in model.modules() if isinstance(module, Block))
+    foreign = (block.mixer for block in blocks if not isinstance(block.mixer, SequenceMixer))
+    own = {inner for mixer in foreign for inner in mixer.modules()}
     for module in model.modules():
+        if module in own:
+            continue
         if isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=STD)
         if isinstance(module, nn.Linear):

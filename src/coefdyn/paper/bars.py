@@ -3,36 +3,40 @@
 from collections.abc import Mapping
 
 import pandas as pd
-from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from coefdyn.paper.figures import one_each
-from coefdyn.plot.style import READOUTS, accuracy_axis
+from coefdyn.paper.looks import READOUTS
+from coefdyn.paper.points import chance_of, one_each
+from coefdyn.plot.style import COLUMN, accuracy_axis, legend_below, paper_style
 
 READOUT_ORDER = ("exp", "softplus", "relu")
 WIDTH = 0.8  # of a group
 
-
 Bar = tuple[str, str, "pd.Series[bool]"]
 
 
-def draw_bars(axes: Axes, points: pd.DataFrame, bars: Mapping[str, Bar]) -> None:
-    """`bars`: label -> (colour, hatch, which rows of the points)."""
-    width = WIDTH / len(bars)
-    for number, (label, (colour, hatch, chosen)) in enumerate(bars.items()):
-        rows = one_each(points[chosen], "readout")
-        for place, name in enumerate(READOUT_ORDER):
-            if name not in rows.index:
-                continue
-            row = rows.loc[name]
-            x = place - WIDTH / 2 + (number + 0.5) * width
-            axes.bar(x, row["accuracy"], width * 0.92, color=colour, hatch=hatch, edgecolor="white",
-                     linewidth=0.5, label=label)  # fmt: skip
-            text = f"{row['accuracy']:.2f}"
-            axes.annotate(text, (x, row["accuracy"]), ha="center", va="bottom", fontsize=6)
-            if row["diverged"]:
-                mark = f"{int(row['diverged'])}/{int(row['runs'])} diverged"
-                above = row["accuracy"] + 0.07
-                axes.annotate(mark, (x, above), ha="center", va="bottom", rotation=90, fontsize=6)
-    axes.set_xticks(range(len(READOUT_ORDER)), [READOUTS[name][0] for name in READOUT_ORDER])
-    accuracy_axis(axes, points["chance"].iloc[0] if len(points) else None, said="beside")
-    axes.set_ylim(0, 1.12)
+def draw_bars(points: pd.DataFrame, bars: Mapping[str, Bar], height: float, columns: int) -> Figure:
+    """`bars`: label -> (colour, hatch, which rows of the points); `columns`: of the legend."""
+    with paper_style():
+        figure = Figure(figsize=(COLUMN * 1.25, height), layout="constrained")
+        axes = figure.subplots()
+        width = WIDTH / len(bars)
+        for number, (label, (colour, hatch, chosen)) in enumerate(bars.items()):
+            rows = one_each(points[chosen], "readout")
+            for place, name in enumerate(READOUT_ORDER):
+                if name not in rows.index:
+                    continue
+                row = rows.loc[name]
+                top, x = row["accuracy"], place - WIDTH / 2 + (number + 0.5) * width
+                axes.bar(x, top, width * 0.92, color=colour, hatch=hatch, edgecolor="white",
+                         linewidth=0.5, label=label)  # fmt: skip
+                axes.annotate(f"{top:.2f}", (x, top), ha="center", va="bottom", fontsize=6)
+                if row["diverged"]:
+                    mark = f"{int(row['diverged'])}/{int(row['runs'])} diverged"
+                    axes.annotate(mark, (x, top + 0.07), ha="center", va="bottom", rotation=90,
+                                  fontsize=6)  # fmt: skip
+        axes.set_xticks(range(len(READOUT_ORDER)), [READOUTS[name][0] for name in READOUT_ORDER])
+        accuracy_axis(axes, chance_of(points), chance_at="beside")
+        axes.set_ylim(0, 1.12)
+        legend_below(figure, columns)
+    return figure

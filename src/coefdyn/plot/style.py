@@ -1,4 +1,4 @@
-"""How figures look: the words, the colours and the sizes that all of them share."""
+"""How any figure looks: the colours, the sizes and the axes that all of them share."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,48 +14,6 @@ BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, GREY = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A800", "#7F7F7F",
 )  # fmt: skip
 COLUMN, PAGE = 3.4, 7.0  # inches
-
-# Every choice has one word and one colour, in every figure.
-READOUTS = {
-    "exp": (r"$e^s$", BLUE),
-    "softplus": ("softplus", ORANGE),
-    "relu": ("relu", GREEN),
-    "identity": ("identity", RED),
-    "sigmoid": ("sigmoid", SKY),
-    "elu_plus_one": (r"elu$+1$", PINK),
-    "kernel_exp": (r"$\psi=e^s$", BLUE),
-    "kernel_softplus": (r"$\psi=$softplus", ORANGE),
-    "kernel_relu": (r"$\psi=$relu", GREEN),
-    "kernel_elu_plus_one": (r"$\psi=$elu$+1$", PINK),
-}
-SCALINGS = {
-    "inverse_sqrt": (r"$1/\sqrt{n}$", BLUE),
-    "gate_inverse_sqrt": (r"$z_j/\sqrt{n}$", SKY),
-    "one": (r"$1$", RED),
-    "gate": (r"$z_j$", ORANGE),
-}
-NORMALIZATIONS = {
-    "one": (r"$\eta_i=1$", GREY),
-    "power": (r"$\eta_i=c^i$", ORANGE),
-    "row_sum": (r"$\eta_i=\sum_j\alpha_{ij}$", BLUE),
-}
-FAMILIES = {  # of principle 5
-    "softmax_attention": (r"$\phi=e^s,\ A=I$", BLUE),
-    "relu_attention": (r"$\phi=$relu$,\ A=I$", GREEN),
-    "mamba2": (r"$\phi=$Id$,\ A_t=\lambda_t I$", PINK),
-    "householder": (r"$\phi=$Id$,\ A_t=I-\beta_t k_t k_t^\top$", ORANGE),
-}
-PRESETS = {
-    "softmax_attention": "softmax attention",
-    "linear_attention": "linear attention",
-    "normalized_attention": "normalized attention",
-    "gla": "GLA",
-    "mamba2": "Mamba-2",
-    "deltanet": "DeltaNet",
-    "gated_deltanet": "Gated DeltaNet",
-    "mlstm": "mLSTM",
-}
-NEAR_ZERO = r"fraction of $|\alpha_{ij}/\eta_i| \leq 10^{-3}$"
 ACCURACY = "test accuracy"
 
 
@@ -63,18 +21,13 @@ def task_name(task: str) -> str:
     return task.replace("_", " ")
 
 
-def readout_look(name: str) -> tuple[str, str]:
-    """Word and colour; a readout that the paper's figures do not have is grey."""
-    return READOUTS.get(name, (name.replace("_", " "), GREY))
-
-
 def legend_below(figure: Figure, columns: int) -> None:
     """Every label once, from whichever panels have it: some may have no runs."""
-    found: dict[str, Any] = {}
+    handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns)
+            handles.setdefault(label, handle)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns)
 
 
 @contextmanager
@@ -113,15 +66,15 @@ def accuracy_axis(
     axes: Axes,
     chance: float | None = None,
     label: bool = True,
-    said: Literal["left", "right", "beside"] = "right",
+    chance_at: Literal["left", "right", "beside"] = "right",
 ) -> None:
-    """Accuracies from 0 to 1, and where guessing is, `said` where nothing drawn can hide it."""
+    """Accuracies from 0 to 1, and where guessing is, written where nothing drawn can hide it."""
     axes.set_ylim(-0.03, 1.05)
     if label:
         axes.set_ylabel(ACCURACY)
     if chance is not None:
         axes.axhline(chance, color="0.6", linestyle=":", linewidth=0.8, zorder=0)
-        axes.annotate("chance", (0.02 if said == "left" else 1.0, chance),
+        axes.annotate("chance", (0.02 if chance_at == "left" else 1.0, chance),
                       xycoords=("axes fraction", "data"), color="0.4", fontsize=6.5,
-                      ha="right" if said == "right" else "left",
-                      va="center" if said == "beside" else "bottom")  # fmt: skip
+                      ha="right" if chance_at == "right" else "left",
+                      va="center" if chance_at == "beside" else "bottom")  # fmt: skip

@@ -53,9 +53,13 @@ class Report:
     def broken(self) -> list[Line]:
         return [line for line in self.lines if line.verdict == "break"]
 
+    def __str__(self) -> str:
+        lines = [f"{x.principle:<20} {x.verdict:<6} {x.number}: {x.reason}" for x in self.lines]
+        return "\n".join([*lines, *(f"{name}: {fact}" for name, fact in self.facts.items())])
+
 
 def check(config: Config) -> Report:
-    model = config.values.model
+    model = config.settings.model
     head = model.n_state // model.n_heads
     design = mixer_of(config, head).design
     eigenvalues = spectrum(config, head)
@@ -224,7 +228,7 @@ def _zero_rows(design: Design) -> str:
 
 def _hidden(config: Config, design: Design) -> str:
     """What a change of which leaves the block's output as it is."""
-    norm = config.values.model.block.get("post_norm", "none") != "none"
+    norm = config.settings.model.block.get("post_norm", "none") != "none"
     by_sum = design.normalization.scale_invariant
     hidden = []
     by_norm = norm and not design.normalization.uses_row_sum

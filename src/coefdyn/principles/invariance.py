@@ -10,7 +10,7 @@ from functools import cache
 import torch
 from torch import nn
 
-from coefdyn.config.build import build
+from coefdyn.config.build import build_model
 from coefdyn.config.compose import compose
 
 SAME = 1e-6  # largest relative difference of outputs of one function, in float64
@@ -28,7 +28,7 @@ def largest_difference(one: tuple[str, ...], other: tuple[str, ...]) -> float:
     """Relative to the largest output, of whole models at scale=smoke with the same seed."""
     outputs = []
     for overrides in (one, other):
-        model = build(compose(["scale=smoke", *overrides])).double().eval()
+        model = build_model(compose(["scale=smoke", *overrides])).double().eval()
         for module in model.modules():
             if isinstance(module, nn.RMSNorm):
                 module.eps = 1e-60  # zero, but for rows that are zero

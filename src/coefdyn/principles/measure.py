@@ -4,6 +4,7 @@ Queries and keys are standard normal, whatever the weights, so that numbers spea
 A_t, b_j and eta_i compute what they do at initial weights, from an x that is standard normal too.
 """
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +13,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from omegaconf import OmegaConf
 from torch import Tensor
 
-from coefdyn.config.build import build_mixer
-from coefdyn.config.compose import Config, settings
+from coefdyn.config.build import build_design_mixer
+from coefdyn.config.compose import Config
 from coefdyn.mixer.design import Projected
 from coefdyn.mixer.sequence_mixer import SequenceMixer
 from coefdyn.mixer.slots.transition import Transition
@@ -51,12 +51,12 @@ def mixer_of(config: Config, head_dimension: int, heads: int = HEADS) -> Sequenc
     """The design's mixer at another size, in float64, always with the same initial weights."""
     sizes = {"n_state": head_dimension * heads, "n_heads": heads, "d_model": WIDTH}
     sizes |= {"d_value": heads}
-    values = settings(config)
+    values = copy.deepcopy(config.values)
     _resize(values["model"], sizes)
     values["model"]["backend"] = "auto"
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        mixer = build_mixer(Config(OmegaConf.create(values), config.choices))
+        mixer = build_design_mixer(Config(values, config.choices))
     return mixer.double().eval()
 
 

@@ -1,7 +1,6 @@
 """A design in one panel: coefficients, readout, spectrum, variance and growth."""
 
 import math
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -9,11 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from coefdyn.config.build import build
+from coefdyn.config.build import build_model
 from coefdyn.config.compose import Config
 from coefdyn.errors import ConfigError
+from coefdyn.mixer.sequence_mixer import SequenceMixer
 from coefdyn.mixer.slots.readout import Readout
-from coefdyn.model.coefficient_statistics import blocks_of
+from coefdyn.model.model import blocks_of
 from coefdyn.plot.style import BLUE, GREY, PAGE, RED, paper_style
 from coefdyn.principles.check import EPS, Report
 from coefdyn.principles.measure import (
@@ -30,8 +30,9 @@ COLOURS = {"pass": "#009E73", "warn": "#B8860B", "break": "#D55E00"}
 STEPS = 32
 
 
-def picture(config: Config, report: Report, tokens: Any = None) -> Figure:
-    head = config.values.model.n_state // config.values.model.n_heads
+def picture(config: Config, report: Report, tokens: list[int] | None = None) -> Figure:
+    model = config.settings.model
+    head = model.n_state // model.n_heads
     with paper_style():
         figure = Figure(figsize=(PAGE * 1.15, 5.2), layout="constrained")
         axes = figure.subplots(2, 3)
@@ -47,17 +48,17 @@ def picture(config: Config, report: Report, tokens: Any = None) -> Figure:
 
 
 @torch.no_grad()
-def weights_of(config: Config, head: int, tokens: Any) -> Float[Tensor, "i j"]:
+def weights_of(config: Config, head: int, tokens: list[int] | None) -> Float[Tensor, "i j"]:
     """alpha/eta of the first head: on random input, or of layer 1 on tokens, at initial weights."""
     if tokens is None:
         mixer = mixer_of(config, head)
         return normalized_coefficients(mixer, random_input(mixer, 1, STEPS))[0, 0]
-    model = build(config).double().eval()
+    model = build_model(config).double().eval()
     size = model.embedding.num_embeddings
-    whole = isinstance(tokens, list) and all(type(token) is int for token in tokens)
-    if not whole or not tokens or not 0 <= min(tokens) <= max(tokens) < size:
+    if not tokens or not 0 <= min(tokens) <= max(tokens) < size:
         raise ConfigError(f"tokens={tokens} must be a list of whole numbers from 0 to {size - 1}")
     block = next(blocks_of(model))
+    assert isinstance(block.mixer, SequenceMixer)  # the check has refused others
     x = block.norm(model.embed(torch.tensor([tokens])))
     return normalized_coefficients(block.mixer, block.mixer.projected(x))[0, 0]
 

@@ -20,7 +20,7 @@ class NotEnoughRunsError(Exception):
 
 
 @dataclass(frozen=True)
-class Finding:
+class Judgement:
     verdict: Verdict
     statistic: str
 
@@ -31,13 +31,13 @@ class Claim:
     statement: str
     falsified_by: str
     needs: tuple[str, ...]  # stems whose tables it reads
-    check: Callable[[Tables], Finding]
+    check: Callable[[Tables], Judgement]
 
-    def judge(self, tables: Tables) -> Finding:
+    def judge(self, tables: Tables) -> Judgement:
         try:
             return self.check({name: tables[name] for name in self.needs if name in tables})
         except NotEnoughRunsError as error:
-            return Finding("not enough runs", str(error))
+            return Judgement("not enough runs", str(error))
 
 
 def points_of(tables: Tables, stem: str, **wanted: object) -> pd.DataFrame:
@@ -70,6 +70,6 @@ def value_of(tables: Tables, stem: str, column: str, **wanted: object) -> float:
     return value
 
 
-def judged(holds: Any, statistic: str) -> Finding:
+def judged(holds: Any, statistic: str) -> Judgement:
     """`holds` may be one of numpy's truths."""
-    return Finding("reproduced" if holds else "not reproduced", statistic)
+    return Judgement("reproduced" if holds else "not reproduced", statistic)

@@ -3,38 +3,32 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from coefdyn.config.grid import PlannedRun
 from coefdyn.errors import ConfigError
-from coefdyn.paper.figures import STEMS, Drawing, drawing
+from coefdyn.results.experiment import Experiment, Records, Tables
 from coefdyn.results.tables import (
     CURVE_COLUMNS,
-    LENGTH_COLUMNS,
     POINT_COLUMNS,
     RUN_COLUMNS,
-    ZERO_COLUMNS,
-    Records,
     curve_table,
-    over_seeds,
+    planned_per_point,
     point_table,
     provenance,
     read_table,
     run_table,
     write_table,
-    zero_table,
 )
 from coefdyn.runs.record import write_atomically
 
-LENGTHS, ZEROS = "principle1_throughput", "principle2_2_zeros_index"
-CURVES = "_curves"  # losses over the steps, of text
-ABOUT_SEEDS = ("principle5_scaling", "principle5_no_post_norm")
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
-class Shelf:
+class TableFolder:
     """The tables and figures of one scale."""
 
     def __init__(self, results: Path, scale: str) -> None:
@@ -44,48 +38,48 @@ class Shelf:
     def path(self, name: str) -> Path:
         return self.tables / f"{name}.csv"
 
-    def has(self, name: str) -> bool:
-        return self.path(name).exists()
+    def has(self, *names: str) -> bool:
+        return all(self.path(name).exists() for name in names)
 
     def stems(self) -> list[str]:
-        """Those that can be drawn."""
-        return [s for s in STEMS if all(self.has(name) for name in drawing(s).needs)]
+        """The experiments that have tables here."""
+        return sorted(path.stem.removesuffix("_runs") for path in self.tables.glob("*_runs.csv"))
 
     def write(
-        self, stem: str, runs: Sequence[PlannedRun], records: Records, narrowed: Sequence[str] = ()
+        self,
+        experiment: Experiment,
+        runs: Sequence[PlannedRun],
+        records: Records,
+        narrowed: Sequence[str] = (),
     ) -> None:
         """The tables of an experiment, from its records. `narrowed`: by which overrides."""
-        rows = run_table(runs, records)
-        points = point_table(rows, runs)
+        stem, rows = experiment.stem, run_table(runs, records)
+        points = point_table(rows, planned_per_point(runs))
         write_table(self.path(f"{stem}_runs"), rows)
         write_table(self.path(stem), points)
-        if stem == "principle2_2_zeros":
-            zeros = zero_table(points, records)
-            self.path(ZEROS).unlink(missing_ok=True)
-            if len(zeros):
-                write_table(self.path(ZEROS), zeros)
-        if runs[0].settings["task"]["name"] == "wikitext103":
-            write_table(self.path(stem + CURVES), curve_table(runs, records, self.results))
-        found = provenance(records) | {"narrowed": list(narrowed)}
-        write_atomically(self._sidecar(stem), json.dumps(found, indent=1) + "\n")
+        write_table(self.path(experiment.curves), curve_table(rows, records))
+        for name, make in experiment.more.items():
+            self.path(name).unlink(missing_ok=True)
+            if len(table := make(points, records)):
+                write_table(self.path(name), table)
+        about = provenance(records) | {"narrowed": list(narrowed)}
+        write_atomically(self._sidecar(stem), json.dumps(about, indent=1) + "\n")
 
-    def read(self, name: str) -> pd.DataFrame:
-        columns = {LENGTHS: LENGTH_COLUMNS, ZEROS: ZERO_COLUMNS}.get(name, POINT_COLUMNS)
-        for ending, others in (("_runs", RUN_COLUMNS), (CURVES, CURVE_COLUMNS)):
-            if name.endswith(ending):
-                columns = others
+    def read(self, name: str, columns: Sequence[str] = ("scale",)) -> pd.DataFrame:
+        """A table, checked by what it is; `columns` are those of one that has no runs."""
+        if self.has(f"{name}_runs"):
+            columns = POINT_COLUMNS
+        elif name.endswith("_runs"):
+            columns = RUN_COLUMNS
+        elif name.endswith("_curves"):
+            columns = CURVE_COLUMNS
         return read_table(self.path(name), columns, self.scale)
 
-    def read_all(self) -> dict[str, pd.DataFrame]:
-        """Every table that figures and claims read, by name."""
-        names = dict.fromkeys(name for stem in STEMS for name in (stem, *drawing(stem).needs))
-        return {name: self.view(name) for name in names if self.has(name)}
-
-    def view(self, name: str) -> pd.DataFrame:
-        """A table as figures and claims see it: seeds apart only where it is about them."""
-        table = self.read(name)
-        as_it_is = name in (LENGTHS, ZEROS, *ABOUT_SEEDS) or name.endswith(CURVES)
-        return table if as_it_is else over_seeds(table)
+    def tables_of(self, experiment: Experiment) -> dict[str, pd.DataFrame]:
+        """What its figure reads, by name."""
+        others = (experiment.curves, *experiment.more, *experiment.needs)
+        own = {experiment.stem: self.read(experiment.stem, experiment.columns or POINT_COLUMNS)}
+        return own | {name: self.read(name) for name in others if self.has(name)}
 
     def provenance(self, stem: str) -> dict[str, Any]:
         path = self._sidecar(stem)
@@ -99,15 +93,15 @@ class Shelf:
         """By which overrides its table has fewer runs, or other ones, than its experiment."""
         return list(self.provenance(stem).get("narrowed", ()))
 
-    def draw(self, stem: str) -> tuple[Drawing, Figure]:
-        how = drawing(stem)
-        tables = {name: self.view(name) for name in how.needs}
+    def draw(self, experiment: Experiment) -> "Figure":
+        tables: Tables = self.tables_of(experiment)
         try:
-            return how, how.draw(tables)
+            return experiment.draw(tables)
         except ConfigError as error:
-            raise ConfigError(f"the table {self.path(stem)} cannot be drawn: {error}") from error
+            path = self.path(experiment.stem)
+            raise ConfigError(f"the table {path} cannot be drawn: {error}") from error
 
-    def save(self, stem: str, figure: Figure) -> Path:
+    def save(self, stem: str, figure: "Figure") -> Path:
         """PDF and PNG; without dates, so that the same table gives the same file."""
         self.figures.mkdir(parents=True, exist_ok=True)
         figure.savefig(self.figures / f"{stem}.pdf", metadata={"CreationDate": None})

@@ -1,6 +1,8 @@
-"""From records to tables: a row per run, and a row per grid point, best of lr x weight decay."""
+"""From records to tables: a row per run, a row per grid point, and the curves of its best runs.
 
-import copy
+What a grid varies is a column. Columns that every table has name the design and the sizes.
+"""
+
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,165 +12,182 @@ import pandas as pd
 
 from coefdyn.config.grid import PlannedRun
 from coefdyn.errors import ConfigError
-from coefdyn.runs.record import name_of, write_atomically
-from coefdyn.sweeps.state import folder
+from coefdyn.results.experiment import Records
+from coefdyn.runs.record import Record, write_atomically
 
-AXES = ["task", "model", "evolution", "scaling", "readout", "normalization", "block", "post_norm",
-        "preprocess", "position", "n_heads", "n_state", "seq_len", "seed"]  # fmt: skip
+SLOTS = ["evolution", "scaling", "readout", "normalization", "block", "preprocess", "position"]
+SETTINGS = {  # column -> where it stands in the configuration
+    "post_norm": "model.block.post_norm",
+    "n_heads": "model.n_heads",
+    "n_state": "model.n_state",
+    "seq_len": "task.seq_len",
+    "seed": "seed",
+    "lr": "optimizer.lr",
+    "weight_decay": "optimizer.weight_decay",
+}
+AXES = ["task", "model", *SLOTS, "post_norm", "n_heads", "n_state", "seq_len"]
 TUNED = ["lr", "weight_decay"]
 METRICS = ["accuracy", "accuracy_macro", "accuracy_best", "loss"]
 PERPLEXITIES = ["test/perplexity", "test/perplexity_word", "validation/perplexity"]  # of text only
 STATISTICS = ["near_zero", "near_one", "ratio", "near_zero_raw", "near_one_raw", "ratio_raw",
               "guarded_rows", "most_zeros"]  # fmt: skip
-RUN_COLUMNS = ["scale", *AXES, *TUNED, "status", "diverged_at_step", *METRICS, *PERPLEXITIES,
-               "chance", *STATISTICS, "mean_zeros", "zero_limit", "parameters",
+MEASURED = [*METRICS, *PERPLEXITIES, *STATISTICS, "mean_zeros", "accuracy_worst"]
+RUN_COLUMNS = ["scale", *AXES, "seed", *TUNED, "status", "diverged_at_step", *METRICS,
+               *PERPLEXITIES, "chance", *STATISTICS, "mean_zeros", "zero_limit", "parameters",
                "run_id"]  # fmt: skip
-POINT_COLUMNS = ["scale", *AXES, *METRICS, *PERPLEXITIES, "chance", *STATISTICS, "mean_zeros",
+POINT_COLUMNS = ["scale", *AXES, "seeds", "accuracy", "accuracy_std", "accuracy_min",
+                 "accuracy_max", *METRICS[1:], *PERPLEXITIES, "chance", *STATISTICS, "mean_zeros",
                  "zero_limit", "parameters", *TUNED, "lr_at_edge", "runs", "missing", "diverged",
                  "accuracy_worst", "run_id"]  # fmt: skip
-ZERO_COLUMNS = ["scale", "task", "readout", "layer", "head", "index", "zeros", "limit", "run_id"]
-CURVE_COLUMNS = ["scale", "model", "seed", "step", "train/loss", "validation/loss", "run_id"]
+LOOKS = ["train/loss", "test/loss", "test/accuracy", "validation/loss", "validation/accuracy"]
+CURVE_COLUMNS = ["scale", *AXES, "seed", "epoch", "step", *LOOKS, "run_id"]
+CURVE_ROWS = 50  # of a run, at most
 LENGTH_COLUMNS = ["scale", "form", "length", "milliseconds", "device"]
 POSITIVE = ["length", "milliseconds"]
-NUMBERS = [*METRICS, *PERPLEXITIES, *STATISTICS, *TUNED, *POSITIVE, "n_heads", "n_state", "seq_len",
-           "seed", "chance", "mean_zeros", "zero_limit", "parameters", "runs", "missing",
-           "diverged", "accuracy_worst", "index", "zeros", "limit", "step", "train/loss",
-           "validation/loss"]  # fmt: skip
+WORDS = ["scale", "task", "model", *SLOTS, "post_norm", "status", "lr_at_edge", "run_id", "form",
+         "device"]  # fmt: skip
 
-Records = Mapping[str, Mapping[str, Any] | None]  # by run_id; None where there is none
+
+def varied(runs: Sequence[PlannedRun]) -> list[str]:
+    """What the grid varies that has no column of its own, such as trainer.clip."""
+    keys = {f"model/{slot}": slot for slot in SLOTS} | {v: k for k, v in SETTINGS.items()}
+    values: dict[str, set[str]] = {}
+    for run in runs:
+        for override in run.point:
+            key, _, value = override.partition("=")
+            values.setdefault(key.lstrip("+"), set()).add(value)
+    fixed = {"task", "model", "scale", "experiment", "plugins", *keys}
+    return [key for key, found in values.items() if key not in fixed and len(found) > 1]
 
 
 def run_table(runs: Sequence[PlannedRun], records: Records) -> pd.DataFrame:
     """A row per recorded run, in the grid's order. The names of choices are the grid's: a record
     may have been made for another experiment, under other names of the same values."""
-    rows = [_row(run, record) for run in runs if (record := records[run.run_id]) is not None]
-    return pd.DataFrame(rows, columns=RUN_COLUMNS)
+    extra = varied(runs)
+    rows = [
+        _axes(run, extra) | _outcome(run, record)
+        for run in runs
+        if (record := records[run.run_id]) is not None
+    ]
+    return pd.DataFrame(rows, columns=_with(RUN_COLUMNS, extra))
 
 
-def _row(run: PlannedRun, record: Mapping[str, Any]) -> dict[str, Any]:
-    model, task = run.settings["model"], run.settings["task"]
-    statistics = record["coefficients"] or {}
+def _with(columns: Sequence[str], extra: Sequence[str]) -> list[str]:
+    """What else varies stands behind the axes."""
+    place = list(columns).index(AXES[-1]) + 1
+    return [*columns[:place], *extra, *columns[place:]]
+
+
+def _axes(run: PlannedRun, extra: Sequence[str]) -> dict[str, Any]:
+    foreign = run.values["model"].get("mixer") is not None
+    slots: dict[str, str | None] = {slot: run.choices[f"model/{slot}"] for slot in SLOTS}
+    if foreign:  # of which only the block and the positions are in use
+        slots |= dict.fromkeys(("evolution", "scaling", "readout", "normalization", "preprocess"))
+    row: dict[str, Any] = {name: run.choices[name] for name in ("scale", "task")}
+    row |= {"model": run.choices["model"], **slots}
+    row |= {name: _at(run.values, place) for name, place in SETTINGS.items()}
+    row |= {key: run.choices.get(key, _at(run.values, key)) for key in extra}
+    return row
+
+
+def _at(values: Mapping[str, Any], place: str) -> Any:
+    node: Any = values
+    for key in place.split("."):
+        node = node.get(key) if isinstance(node, Mapping) else None
+    return node if node is None or isinstance(node, str | int | float) else json.dumps(node)
+
+
+def _outcome(run: PlannedRun, record: Record) -> dict[str, Any]:
+    model, statistics = run.values["model"], record.coefficients or {}
     means = [max(head) for layer in statistics["per_head"]["zeros_per_index"] for head in layer
              ] if statistics else []  # fmt: skip
-    slots = ("evolution", "scaling", "readout", "normalization", "block", "preprocess", "position")
     return {
-        "scale": run.choices["scale"],
-        "task": run.choices["task"],
-        "model": run.choices["model"],
-        **{slot: run.choices[f"model/{slot}"] for slot in slots},
-        "post_norm": model["block"]["post_norm"],
-        "n_heads": model["n_heads"],
-        "n_state": model["n_state"],
-        "seq_len": task["seq_len"],
-        "seed": run.settings["seed"],
-        "lr": run.settings["optimizer"]["lr"],
-        "weight_decay": float(run.settings["optimizer"]["weight_decay"]),
-        "status": record["status"],
-        "diverged_at_step": record["diverged_at_step"],
-        **{name: record["metrics"][f"test/{name}"] for name in METRICS},
-        **{name: record["metrics"].get(name) for name in PERPLEXITIES},
-        "chance": record["chance"],
+        "status": record.status,
+        "diverged_at_step": record.diverged_at_step,
+        **{name: record.metrics.get(f"test/{name}") for name in METRICS},
+        **{name: record.metrics.get(name) for name in PERPLEXITIES},
+        "chance": record.chance,
         **{name: statistics.get(name) for name in STATISTICS},
         "mean_zeros": max(means, default=None),  # at the worst step of the worst head
         "zero_limit": model["n_state"] // model["n_heads"] - 1,
-        "parameters": record["parameters"],
+        "parameters": record.parameters,
         "run_id": run.run_id,
     }
 
 
-def point_table(runs: pd.DataFrame, planned: Sequence[PlannedRun]) -> pd.DataFrame:
-    """A row per grid point: the run with the best accuracy, and what the others were like. A run
-    that diverged is the best only where all did.
+def axes_of(table: pd.DataFrame) -> list[str]:
+    """The columns that tell points apart: AXES, and what else varies."""
+    columns = list(table.columns)
+    after = columns[columns.index(AXES[-1]) + 1 : columns.index("run_id")]
+    fixed = {*RUN_COLUMNS, *POINT_COLUMNS, *CURVE_COLUMNS}
+    return [*AXES, *(name for name in after if name not in fixed)]
+
+
+def planned_per_point(runs: Sequence[PlannedRun]) -> "pd.Series[int]":
+    """How many runs each point of the grid has."""
+    extra = varied(runs)
+    rows = pd.DataFrame([_axes(run, extra) for run in runs])
+    return rows.groupby([*AXES, *extra], sort=False, dropna=False).size()
+
+
+def point_table(runs: pd.DataFrame, planned: "pd.Series[int] | None" = None) -> pd.DataFrame:
+    """A row per grid point: of each seed the run with the best accuracy, then mean, deviation,
+    smallest and largest over the seeds. A run that diverged is the best only where all did.
 
     `lr_at_edge` says when the best learning rate is the smallest or largest that was tried: a wider
     grid might have found a better one (else: inside, or only, where one was tried). Of equal
-    accuracies the smallest learning rate is taken.
+    accuracies the smallest learning rate is taken. lr and run_id are those of the first seed.
     """
-    _check_axes(planned)
-    wanted = pd.DataFrame([_axes(run) for run in planned], columns=AXES)
-    sizes = wanted.groupby(AXES, sort=False, dropna=False).size()
+    axes = axes_of(runs)
     rows = []
-    for key, group in runs.groupby(AXES, sort=False, dropna=False):
-        ranked = group.assign(failed=group["status"] == "diverged").sort_values(
-            ["failed", "accuracy", *TUNED], ascending=[True, False, True, True]
-        )
-        best = ranked.iloc[0]
-        rates = sorted(group["lr"].unique())
+    for key, group in runs.groupby(axes, sort=False, dropna=False):
+        best = best_runs(group)
+        first, rates = best.iloc[0], sorted(group["lr"].unique())
         edge = (
             {rates[0]: "smallest", rates[-1]: "largest"} if len(rates) > 1 else {rates[0]: "only"}
         )
+        found = best["accuracy"]
         rows.append(
-            best.to_dict()
+            first.to_dict()
+            | best.reindex(columns=MEASURED).apply(pd.to_numeric).mean().to_dict()
             | {
-                "lr_at_edge": edge.get(best["lr"], "inside"),
+                "seeds": len(best),
+                "accuracy_std": found.std(),
+                "accuracy_min": found.min(),
+                "accuracy_max": found.max(),
+                "lr_at_edge": edge.get(first["lr"], "inside"),
                 "runs": len(group),
-                "missing": int(sizes[key]) - len(group),
+                "missing": 0 if planned is None else int(planned[key]) - len(group),
                 "diverged": int((group["status"] == "diverged").sum()),
                 "accuracy_worst": group["accuracy"].min(),
             }
         )
-    return pd.DataFrame(rows, columns=POINT_COLUMNS)
+    return pd.DataFrame(rows, columns=_with(POINT_COLUMNS, axes[len(AXES) :]))
 
 
-def _check_axes(planned: Sequence[PlannedRun]) -> None:
-    """Runs of one point may differ in what is tuned only."""
-    seen: dict[tuple[Any, ...], str] = {}
-    for run in planned:
-        rest = copy.deepcopy(dict(run.settings))
-        for name in TUNED:
-            rest["optimizer"].pop(name)
-        name = name_of(rest)
-        if seen.setdefault(tuple(_axes(run).values()), name) != name:
-            raise ConfigError(
-                f"the grid varies what tables have no column for ({' '.join(run.point)}); "
-                f"they have {', '.join([*AXES, *TUNED])}"
+def best_runs(runs: pd.DataFrame) -> pd.DataFrame:
+    """Of each seed the run with the best accuracy."""
+    ranked = runs.assign(failed=runs["status"] == "diverged").sort_values(
+        ["failed", "accuracy", *TUNED], ascending=[True, False, True, True]
+    )
+    return ranked.groupby("seed", sort=True).head(1).sort_values("seed")
+
+
+def curve_table(runs: pd.DataFrame, records: Records) -> pd.DataFrame:
+    """How the best run of each point and seed came down: rows of its history."""
+    axes, tables = axes_of(runs), []
+    for _, group in runs.groupby(axes, sort=False, dropna=False):
+        for run in best_runs(group).to_dict("records"):
+            record = records[run["run_id"]]
+            assert record is not None
+            history = pd.DataFrame(record.history)
+            stride = -(-len(history) // CURVE_ROWS)
+            kept = history.iloc[::-1][:: stride or 1][::-1]  # the last row in any case
+            about = {name: run[name] for name in ("scale", *axes, "seed", "run_id")}
+            tables.append(
+                kept.assign(**about).reindex(columns=_with(CURVE_COLUMNS, axes[len(AXES) :]))
             )
-
-
-def _axes(run: PlannedRun) -> dict[str, Any]:
-    empty = {"status": "", "diverged_at_step": None, "metrics": dict.fromkeys(
-        f"test/{name}" for name in METRICS), "chance": None, "coefficients": None,
-        "parameters": None}  # fmt: skip
-    return {name: value for name, value in _row(run, empty).items() if name in AXES}
-
-
-def over_seeds(points: pd.DataFrame) -> pd.DataFrame:
-    """Points that differ in their seed as one: means of what is measured, sums of what is counted,
-    and the rest of the first."""
-    axes = ["scale", *(name for name in AXES if name != "seed")]
-    measured = [*METRICS, *PERPLEXITIES, *STATISTICS, "mean_zeros", "accuracy_worst"]
-    rules = {name: "first" for name in POINT_COLUMNS if name not in axes}
-    rules |= dict.fromkeys(measured, "mean") | dict.fromkeys(("runs", "missing", "diverged"), "sum")
-    groups = points.groupby(axes, sort=False, dropna=False)
-    return groups.agg(rules).reset_index()[POINT_COLUMNS]
-
-
-def curve_table(runs: Sequence[PlannedRun], records: Records, results: Path) -> pd.DataFrame:
-    """A row per epoch of each recorded run: the losses of its metrics.csv."""
-    tables = []
-    for run in runs:
-        path = folder(results, run.run_id) / "metrics.csv"
-        if records[run.run_id] is None or not path.exists():
-            continue
-        axes = {name: value for name, value in _axes(run).items() if name in ("model", "seed")}
-        about = {"scale": run.choices["scale"], **axes, "run_id": run.run_id}
-        tables.append(pd.read_csv(path).assign(**about).reindex(columns=CURVE_COLUMNS))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=CURVE_COLUMNS)
-
-
-def zero_table(points: pd.DataFrame, records: Records) -> pd.DataFrame:
-    """Zeros at each step of the head of layer 1 that has most, in the best run of each point."""
-    rows = []
-    for point in points.to_dict("records"):
-        record = records[point["run_id"]]
-        if record is None or record["coefficients"] is None:
-            continue
-        heads = record["coefficients"]["per_head"]["zeros_per_index"][0]
-        head = max(range(len(heads)), key=lambda h: sum(heads[h]))
-        shared = {name: point[name] for name in ("scale", "task", "readout", "run_id")}
-        shared |= {"layer": 1, "head": head + 1, "limit": point["zero_limit"]}
-        rows += [shared | {"index": i, "zeros": z} for i, z in enumerate(heads[head], 1)]
-    return pd.DataFrame(rows, columns=ZERO_COLUMNS)
 
 
 def provenance(records: Records) -> dict[str, Any]:
@@ -183,10 +202,10 @@ def provenance(records: Records) -> dict[str, Any]:
     return {
         "runs": len(found),
         "missing": len(records) - len(found),
-        "hours": round(sum(r["seconds"]["session"] for r in found) / 3600, 2),
-        "commits": distinct([r["git"] for r in found]),
-        "versions": distinct([r["versions"] for r in found]),
-        "devices": distinct([r["device"] for r in found]),
+        "hours": round(sum(r.seconds["session"] for r in found) / 3600, 2),
+        "commits": distinct([r.git for r in found]),
+        "versions": distinct([r.versions for r in found]),
+        "devices": distinct([r.device for r in found]),
     }
 
 
@@ -213,7 +232,7 @@ def read_table(path: Path, columns: Sequence[str], scale: str) -> pd.DataFrame:
     if set(table["scale"]) != {scale}:
         found = ", ".join(sorted(map(str, set(table["scale"]))))
         raise ConfigError(f"the table {path} is of scale={found}, not of scale={scale}")
-    _check_numbers(path, table[[name for name in columns if name in NUMBERS]])
+    _check_numbers(path, table[[name for name in columns if name not in WORDS]])
     return table
 
 

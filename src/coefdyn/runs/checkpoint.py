@@ -12,11 +12,19 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.loggers import Logger, WandbLogger
 from lightning.pytorch.utilities.exceptions import SIGTERMException
+from torch.nn.utils import vector_to_parameters
 
 from coefdyn.errors import ConfigError
+from coefdyn.model.model import SequenceModel
 from coefdyn.runs.loop import KEPT, Training
 from coefdyn.runs.processes import ALONE, Processes
-from coefdyn.runs.record import SOLO_CHECKPOINT, replacing, write_history
+from coefdyn.runs.record import (
+    MEMBER_CHECKPOINT,
+    SCHEMA,
+    SOLO_CHECKPOINT,
+    replacing,
+    write_history,
+)
 
 AGREE_EVERY = 10  # steps between two times that several processes ask each other
 
@@ -57,15 +65,40 @@ class AtomicFiles(CheckpointIO):
 def check_checkpoint(path: Path, module: Training) -> None:
     """It must be a checkpoint of this module, as the code is now."""
     checkpoint = AtomicFiles().load_checkpoint(path)
-    wanted = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+    shapes = {name: tuple(value.shape) for name, value in module.state_dict().items()}
     found = checkpoint.get("state_dict", {})
-    if {"losses", "loops", *KEPT} <= checkpoint.keys() and wanted == {
-        name: tuple(value.shape) for name, value in found.items()
-    }:
-        return
-    raise ConfigError(
+    same = shapes == {name: tuple(value.shape) for name, value in found.items()}
+    if not (same and {"losses", "loops", *KEPT} <= checkpoint.keys()):
+        raise another_model(path)
+    if checkpoint.get("schema") != SCHEMA:
+        raise another_model(path)
+
+
+def another_model(path: Path) -> ConfigError:
+    return ConfigError(
         f"the checkpoint {path} is not of this model as the code is now; delete it to train this "
         "run from the start"
+    )
+
+
+def load_weights(directory: Path, model: SequenceModel) -> None:
+    """What a run's last checkpoint has, alone or of a population."""
+    for name in (SOLO_CHECKPOINT, MEMBER_CHECKPOINT):
+        path = directory / name
+        if not path.exists():
+            continue
+        checkpoint = AtomicFiles().load_checkpoint(path)
+        try:
+            if name == SOLO_CHECKPOINT:
+                state = {k.removeprefix("model."): v for k, v in checkpoint["state_dict"].items()}
+                model.load_state_dict(state)
+            else:
+                vector_to_parameters(checkpoint["weights"], model.parameters())
+        except (KeyError, RuntimeError) as error:
+            raise another_model(path) from error
+        return
+    raise ConfigError(
+        f"{directory} has no checkpoint, so its weights are lost; train it again with force=true"
     )
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -15,8 +16,9 @@ from coefdyn.runs.batches import (
     ShuffledBatches,
     StreamBatches,
 )
-from coefdyn.runs.loop import Row, Training
+from coefdyn.runs.loop import Training
 from coefdyn.runs.processes import ALONE, Processes
+from coefdyn.runs.record import Row
 from coefdyn.tasks.source import load
 from coefdyn.tasks.task import Examples, Task
 from coefdyn.tasks.text.corpus import Sidecar
@@ -62,12 +64,12 @@ class Data(Protocol):
     def digests(self) -> dict[str, str]: ...
 
 
-def data_of(task: Task, chosen: Any) -> Data:
-    """`chosen` is the configuration's section."""
+def data_of(task: Task, section: Mapping[str, Any]) -> Data:
+    """`section` is the configuration's `task`."""
     if isinstance(task, Wikitext):
         return TextData(task)
-    train, test = (load(task, split, chosen.seed, chosen.source) for split in ("train", "test"))
-    return ExampleData(train, test)
+    seed, source = section.get("seed"), section.get("source")
+    return ExampleData(*(load(task, split, seed, source) for split in ("train", "test")))
 
 
 class ExampleData:

@@ -12,10 +12,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from coefdyn.model.model import NextTokenHead, SequenceModel
+from coefdyn.model.heads import NextTokenHead
+from coefdyn.model.model import SequenceModel
 from coefdyn.runs.batches import Batch
 from coefdyn.runs.loss import CHUNK_LOGITS, LARGEST, MANY, summed_cross_entropy
 from coefdyn.runs.processes import ALONE, Processes
+from coefdyn.runs.record import SCHEMA, Row
 from coefdyn.tasks.task import IGNORE
 
 CHECK_EVERY = 50  # steps between two looks at the losses: on a GPU each look waits for it
@@ -23,8 +25,6 @@ CHECK_EVERY = 50  # steps between two looks at the losses: on a GPU each look wa
 # model that has lost all scale from ever showing a NaN.
 LARGEST_LOSS = 745.0
 KEPT = ("history", "seconds", "sessions")  # in checkpoints, besides the losses
-
-Row = dict[str, float | int]
 
 
 class DivergedError(Exception):
@@ -201,6 +201,7 @@ class Training(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self._lap("training")
+        checkpoint["schema"] = SCHEMA
         checkpoint["losses"] = self._shared_losses().tolist()
         for name in KEPT:
             checkpoint[name] = getattr(self, name)

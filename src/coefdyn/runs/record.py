@@ -1,9 +1,8 @@
-"""What remains of a run: its name, and the record that says everything about it."""
+"""What remains of a run: the record that says everything about it, and how files are written."""
 
 import contextlib
-import copy
 import csv
-import hashlib
+import dataclasses
 import importlib.metadata
 import io
 import json
@@ -12,89 +11,79 @@ import platform
 import subprocess
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import torch
 
-from coefdyn.config.compose import CONF, Config, settings
+from coefdyn.config.plugins import CONF
 from coefdyn.errors import ConfigError
-from coefdyn.tasks.source import identity
-from coefdyn.tasks.text.corpus import text_identity
 
-# Where and how a run is carried out, or where its values came from: not what it computes.
-NOT_IN_RUN_ID = (
-    "paths",
-    "logger",
-    "scale",
-    "grid",
-    "force",
-    "check",
-    "population",
-    "model.backend",
-    "model.factor",  # as `c` of a slot that uses it, it is in the name
-    "model.base",
-    "trainer.devices",
-    "trainer.checkpoint_seconds",
-)
-# What other code reads of a record.
-REQUIRED = {"run_id", "status", "diverged_at_step", "metrics", "coefficients", "epochs", "chance",
-            "config", "choices", "seconds", "parameters", "git", "versions", "device"}  # fmt: skip
+SCHEMA = 1  # of records and checkpoints; version 0.1 had no number
 SOLO_CHECKPOINT, MEMBER_CHECKPOINT = "last.ckpt", "member.ckpt"
 VERSIONS = ("coefdyn", "torch", "lightning", "numpy", "hydra-core")
 
-
-def run_id(config: Config) -> str:
-    """A hash of every value that moves the numbers: the same run has the same name everywhere."""
-    return name_of(settings(config))
+Row = dict[str, float | int]
 
 
-def name_of(values: Mapping[str, Any]) -> str:
-    """The run_id of settings."""
-    kept = copy.deepcopy(dict(values))
-    for name in NOT_IN_RUN_ID:
-        *parents, last = name.split(".")
-        node = kept
-        for parent in parents:
-            node = node.get(parent, {})
-        node.pop(last, None)
-    # Files are what they hold, wherever they are.
-    kept["task"]["source"] = identity(str(kept["task"].get("source")))
-    if "data" in kept["task"]:
-        kept["task"]["data"] = text_identity(Path(str(kept["task"]["data"])))
-    text = json.dumps(_canonical(kept), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+@dataclass(frozen=True)
+class Record:
+    """Everything that is known of a finished run. Seconds are of all sessions together."""
+
+    schema: int
+    run_id: str
+    status: Literal["finished", "diverged"]
+    diverged_at_step: int | None
+    metrics: dict[str, float | None]
+    coefficients: dict[str, Any] | None  # statistics; None if diverged, or of a foreign mixer
+    epochs: int
+    steps: int
+    chance: float
+    config: dict[str, Any]
+    choices: dict[str, str]
+    backend: list[str | None]  # the form of each layer; None of a foreign mixer
+    parameters: int
+    data: dict[str, str]  # digests
+    history: dict[str, list[float | int | None]]  # a list per column, an entry per epoch
+    population: dict[str, Any] | None
+    seconds: dict[str, float]
+    git: dict[str, Any]
+    versions: dict[str, str]
+    device: dict[str, Any]
+    earlier_sessions: list[dict[str, Any]]
 
 
-def _canonical(value: Any) -> Any:
-    """Whole floats as integers, so that 0 and 0.0 are one value."""
-    if isinstance(value, Mapping):
-        return {str(key): _canonical(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_canonical(inner) for inner in value]
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value
+class OtherSchemaError(ConfigError):
+    """A record of another version's layout."""
 
 
-def read_record(path: Path) -> dict[str, Any] | None:
+def read_record(path: Path) -> Record | None:
     """The record at `path`, or None if there is none."""
     try:
-        record = json.loads(path.read_text())
+        found = json.loads(path.read_text())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"the record {path} cannot be read; delete it to train this run again"
         ) from error
-    if not isinstance(record, dict) or not record.keys() >= REQUIRED:
+    schema = found.get("schema", 0) if isinstance(found, dict) else None
+    if schema != SCHEMA and schema is not None:
+        raise OtherSchemaError(
+            f"the record {path} has schema {schema}, and this version of coefdyn reads schema "
+            f"{SCHEMA}; use the version that wrote it, or train the run again"
+        )
+    names = {field.name for field in dataclasses.fields(Record)}
+    if schema is None or not found.keys() >= names:
         raise ConfigError(f"the record {path} is incomplete; delete it to train this run again")
-    return record
+    return Record(**{name: found[name] for name in names})
 
 
-def write_record(path: Path, record: Mapping[str, Any]) -> None:
+def write_record(path: Path, record: Record) -> None:
     """Last of all, by rename: where there is a record, the run is finished."""
-    lines = [f"{json.dumps(key)}: {json.dumps(v, allow_nan=False)}" for key, v in record.items()]
+    named = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+    lines = [f"{json.dumps(key)}: {json.dumps(v, allow_nan=False)}" for key, v in named.items()]
     with replacing(path) as file:
         file.write(("{\n" + ",\n".join(lines) + "\n}\n").encode())
         file.flush()
@@ -109,6 +98,12 @@ def write_history(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     writer.writeheader()
     writer.writerows(rows)
     write_atomically(path, text.getvalue())
+
+
+def columns(rows: Sequence[Row]) -> dict[str, list[float | int | None]]:
+    """Rows as lists per column, None where a row lacks it."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -140,13 +135,17 @@ def provenance(device: torch.device) -> dict[str, Any]:
 
 
 def _git() -> dict[str, Any]:
-    """The commit of the checkout, and whether code or configuration differ from it."""
+    """The commit of our checkout, and whether code or configuration differ from it; nothing where
+    coefdyn is installed, perhaps inside the checkout of something else."""
+    root = CONF.resolve().parent
 
     def git(*arguments: str) -> str:
         return subprocess.run(
-            ["git", "-C", str(CONF.parent), *arguments], capture_output=True, text=True, check=True
+            ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True
         ).stdout.strip()
 
+    if not (root / "src" / "coefdyn").is_dir():
+        return {"commit": None, "dirty": None}
     try:
         commit = git("rev-parse", "HEAD")
         dirty = bool(git("status", "--porcelain", "--", "src", "conf", "scripts"))

@@ -1,24 +1,21 @@
 """Everything that a wrong configuration can spoil, done before anything is written."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from lightning.pytorch.loggers import Logger
-from omegaconf.errors import OmegaConfBaseException
 
-from coefdyn.config.build import build, build_logger, build_optimizer, build_task
-from coefdyn.config.compose import Config, settings
+from coefdyn.config.build import build_logger, build_model, build_optimizer, build_task
+from coefdyn.config.compose import Config, one_sentence
+from coefdyn.config.schema import Trainer
 from coefdyn.errors import ConfigError
 from coefdyn.mixer.backends import ADAPTERS
-from coefdyn.model.coefficient_statistics import blocks_of
-from coefdyn.model.model import SequenceModel
+from coefdyn.model.model import SequenceModel, mixers_of
 from coefdyn.runs.batches import Resumable
 from coefdyn.runs.data import Data, data_of
 from coefdyn.runs.processes import ALONE, Processes, join
-from coefdyn.runs.trainer import TrainerSettings, trainer_settings
+from coefdyn.runs.trainer import autocast, check_devices
 from coefdyn.tasks.task import Task
 
 TEST_TOKENS = 2**13  # per test batch, or as many sequences as a training batch has
@@ -29,77 +26,77 @@ DEFAULT_THREADS = torch.get_num_threads()
 class Setup:
     """What a run needs besides a place for its results: made before anything is written."""
 
+    config: Config
     task: Task
     data: Data
     model: SequenceModel
-    trainer: TrainerSettings
     loggers: list[Callable[..., Logger]]
     processes: Processes = ALONE
+
+    @property
+    def trainer(self) -> Trainer:
+        return self.config.settings.trainer
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device(self.trainer.devices.accelerator)
+
+    @property
+    def test_batch_size(self) -> int:
+        return max(self.trainer.batch_size, TEST_TOKENS // self.task.length)
+
+    def training_batches(self) -> Resumable:
+        return _training_batches(self.config, self.data, self.processes, self.device)
 
 
 def set_up(config: Config) -> Setup:
     """Everything that a wrong configuration can spoil."""
     try:
-        trainer = trainer_settings(settings(config)["trainer"])
-        torch.set_num_threads(trainer.threads or DEFAULT_THREADS)
-        processes = join(trainer.distributed, trainer.accelerator)
+        settings = config.settings
+        devices = settings.trainer.devices
+        check_devices(devices)
+        torch.set_num_threads(devices.threads or DEFAULT_THREADS)
+        processes = join(devices.strategy == "ddp", devices.accelerator)
         task = build_task(config)
-        data = data_of(task, config.values.task)
-        training_batches(config, data, trainer, processes, torch.device("cpu"))
-        model = build(config)
-        if config.values.model.vocab_size < task.vocab_size:
+        data = data_of(task, settings.task)
+        _training_batches(config, data, processes, torch.device("cpu"))
+        model = build_model(config)
+        if settings.model.vocab_size < task.vocab_size:
             raise ConfigError(
-                f"model.vocab_size={config.values.model.vocab_size} is less than "
+                f"model.vocab_size={settings.model.vocab_size} is less than "
                 f"task.vocab_size={task.vocab_size}; leave it out to have the same"
             )
-        _try(model, torch.from_numpy(data.sample(1)), trainer)
+        _try(model, torch.from_numpy(data.sample(1)), settings.trainer)
         build_optimizer(config, model.parameters())
         loggers = build_logger(config)
-        _check_finite(settings(config))
-    except (ValueError, OmegaConfBaseException) as error:
-        raise ConfigError(" ".join(str(error).split())) from error
-    return Setup(task, data, model, trainer, loggers, processes)
+    except ValueError as error:
+        raise ConfigError(one_sentence(error)) from error
+    return Setup(config, task, data, model, loggers, processes)
 
 
-def _try(model: SequenceModel, inputs: torch.Tensor, trainer: TrainerSettings) -> None:
+def _training_batches(
+    config: Config, data: Data, processes: Processes, device: torch.device
+) -> Resumable:
+    trainer = config.settings.trainer
+    size, parts = trainer.batch_size, trainer.devices.accumulate
+    return data.training_batches(size, device, config.settings.seed, parts, processes)
+
+
+def _try(model: SequenceModel, inputs: torch.Tensor, trainer: Trainer) -> None:
     """One sequence through the model: on a CPU, or where a kernel was asked for by name, as the
     run will do it, and back."""
-    name = next(blocks_of(model)).mixer.backend
+    name = next((mixer.backend for mixer in mixers_of(model)), "")
     if name not in ADAPTERS:
         with torch.no_grad():
             model(inputs)
         return
-    device = torch.device(trainer.accelerator)
+    device = torch.device(trainer.devices.accelerator)
     try:
-        with trainer.autocast(device):
+        with autocast(trainer, device):
             model.to(device)(inputs.to(device)).sum().backward()
     except ValueError:
         raise
     except Exception as error:  # whatever a package may raise
-        said = " ".join(str(error).split())
-        raise ConfigError(f"model.backend={name} fails here: {said}; use auto") from error
+        message = one_sentence(error)
+        raise ConfigError(f"model.backend={name} fails here: {message}; use auto") from error
     model.zero_grad()
-
-
-def training_batches(
-    config: Config,
-    data: Data,
-    trainer: TrainerSettings,
-    processes: Processes,
-    device: torch.device,
-) -> Resumable:
-    size, parts = trainer.batch_size, trainer.accumulate
-    return data.training_batches(size, device, config.values.seed, parts, processes)
-
-
-def _check_finite(node: Any, name: str = "") -> None:
-    """What is not finite could not be recorded, and would be found out after the training."""
-    if isinstance(node, dict):
-        for key, value in node.items():
-            _check_finite(value, f"{name}.{key}".strip("."))
-    elif isinstance(node, float) and not math.isfinite(node):
-        raise ConfigError(f"{name}={node} is infinite or NaN; it must be a finite number")
-
-
-def test_batch_size(prepared: Setup) -> int:
-    return max(prepared.trainer.batch_size, TEST_TOKENS // prepared.task.length)

@@ -24,7 +24,7 @@ from coefdyn.errors import ConfigError
 from coefdyn.runs.lock import owner_of
 from coefdyn.runs.record import MEMBER_CHECKPOINT, SOLO_CHECKPOINT
 from coefdyn.sweeps.progress import Progress
-from coefdyn.sweeps.state import folder, unfinished, write_error
+from coefdyn.sweeps.state import unfinished, write_error
 from coefdyn.sweeps.worker import Outcome, attempt, shares
 
 PATIENCE = 3  # deaths of a worker at the same place of a run, or before its first
@@ -147,7 +147,7 @@ class _Pool:
             lost = unfinished(share)
             for run in lost:
                 with contextlib.suppress(OSError):
-                    write_error(run.results, run.run_id, how + hint)
+                    write_error(run.folder, how + hint)
                 self.progress.finished(run, Outcome("failed", how + hint), 0.0)
             if len(lost) < len(share):  # whoever takes these finds their records
                 self.queue.appendleft(tuple(run for run in share if run not in lost))
@@ -171,7 +171,7 @@ class _Pool:
 
 def _is_locked(run: PlannedRun) -> bool:
     try:
-        return owner_of(folder(run.results, run.run_id)) is not None
+        return owner_of(run.folder) is not None
     except OSError:
         return True
 
@@ -180,7 +180,7 @@ def _saved_at(run: PlannedRun) -> int:
     saved = 0
     for name in (SOLO_CHECKPOINT, MEMBER_CHECKPOINT):
         with contextlib.suppress(OSError):
-            saved = max(saved, (folder(run.results, run.run_id) / name).stat().st_mtime_ns)
+            saved = max(saved, (run.folder / name).stat().st_mtime_ns)
     return saved
 
 

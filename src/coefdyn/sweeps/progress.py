@@ -68,7 +68,7 @@ class Progress:
         for number, (share, since) in sorted(busy.items()):
             run = share[0]
             name = run.run_id + (f" and {len(share) - 1} more" if len(share) > 1 else "")
-            epoch = f"{epochs(run.results, run.run_id)}/{run.settings['trainer']['max_epochs']}"
+            epoch = f"{epochs(run.folder)}/{run.values['trainer']['max_epochs']}"
             spent = _duration(self.shown - since)
             cells = (str(number), name, self.points[run.run_id], epoch, spent)
             table.add_row(*map(Text, cells))
@@ -92,7 +92,7 @@ class Progress:
 
 
 def _kind(run: PlannedRun) -> str:
-    return str(run.settings["task"]["name"])
+    return str(run.values["task"]["name"])
 
 
 def _duration(seconds: float) -> str:

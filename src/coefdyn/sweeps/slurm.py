@@ -15,13 +15,15 @@ import sys
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from coefdyn.config.grid import PlannedRun
+from coefdyn.config.identity import run_id
+from coefdyn.config.schema import Slurm
 from coefdyn.errors import ConfigError
-from coefdyn.runs.record import name_of, write_atomically
+from coefdyn.runs.record import write_atomically
 from coefdyn.sweeps.pool import StoppedError, run_all
 from coefdyn.sweeps.progress import Progress
 from coefdyn.sweeps.state import unfinished
@@ -29,87 +31,61 @@ from coefdyn.sweeps.state import unfinished
 DEFAULT_MAX_ARRAY = 1001  # SLURM's own
 
 
-@dataclass(frozen=True)
-class Options:
-    """The `slurm` section of conf/sweep.yaml, which says what each is."""
-
-    partition: str | None
-    account: str | None
-    time: str | None
-    cpus: int | None
-    mem: str | None
-    gpus: int | None
-    pack: int
-    jobs: int
-    max_parallel: int | None
-    grace: int
-    extra: list[str]
-
-    def __post_init__(self) -> None:
-        for name in ("pack", "jobs", "grace", "cpus", "gpus", "max_parallel"):
-            value = getattr(self, name)
-            optional = name in ("cpus", "gpus", "max_parallel")
-            if not (optional and value is None) and (type(value) is not int or value < 1):
-                text = "a whole number of at least 1" + ", or null" * optional
-                raise ConfigError(f"slurm.{name}={value} must be {text}")
-        if not isinstance(self.extra, list):
-            raise ConfigError(f"slurm.extra={self.extra} must be a list such as '[\"--qos=low\"]'")
-
-    def arguments(self) -> list[str]:
-        chosen = {
-            "partition": self.partition,
-            "account": self.account,
-            "time": self.time,
-            "cpus-per-task": self.cpus,
-            "mem": self.mem,
-            "gpus": self.gpus,
-            "signal": f"B:USR1@{self.grace}",
-        }
-        given = [f"--{name}={value}" for name, value in chosen.items() if value is not None]
-        return [*given, *map(str, self.extra)]
+def options_of_sbatch(slurm: Slurm) -> list[str]:
+    chosen = {
+        "partition": slurm.partition,
+        "account": slurm.account,
+        "time": slurm.time,
+        "cpus-per-task": slurm.cpus,
+        "mem": slurm.mem,
+        "gpus": slurm.gpus,
+        "signal": f"B:USR1@{slurm.grace}",
+    }
+    given = [f"--{name}={value}" for name, value in chosen.items() if value is not None]
+    return [*given, *map(str, slurm.extra)]
 
 
-def submit(runs: Sequence[PlannedRun], name: str, options: Options) -> str:
+def submit(runs: Sequence[PlannedRun], name: str, slurm: Slurm) -> str:
     """Queue the runs that are not queued yet; says what was done."""
     if not shutil.which("sbatch"):
         raise ConfigError(
             "sbatch is not on this machine; submit from a login node of the cluster, or use "
             "action=run jobs=N here"
         )
-    queued = _queued(runs[0].results / "slurm")
+    queued = _queued(results_of(runs[0]) / "slurm")
     fresh = [run for run in runs if run.run_id not in queued]
     note = f"{len(runs) - len(fresh)} are queued already; " if len(fresh) < len(runs) else ""
     if not fresh:
         return f"{note}nothing to submit"
     stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
-    directory = fresh[0].results.resolve() / "slurm" / f"{name}-{stamp}"
+    directory = results_of(fresh[0]).resolve() / "slurm" / f"{name}-{stamp}"
     try:
         directory.mkdir(parents=True)
         write_manifest(directory / "manifest.json", fresh)
     except OSError as error:
         raise ConfigError(
-            f"paths.results={fresh[0].results} cannot be written to: {error.strerror}"
+            f"paths.results={results_of(fresh[0])} cannot be written to: {error.strerror}"
         ) from error
-    jobs = -(-len(fresh) // options.pack)
+    jobs = -(-len(fresh) // slurm.pack)
     ids: dict[str, int] = {}  # array -> its first job among all
     for first in range(0, jobs, _max_array()):
         size = min(_max_array(), jobs - first)
-        ids[_sbatch(directory, name, first, size, options)] = first
-        write_atomically(directory / "jobs.json", json.dumps({"arrays": ids, "pack": options.pack}))
+        ids[_sbatch(directory, name, first, size, slurm)] = first
+        write_atomically(directory / "jobs.json", json.dumps({"arrays": ids, "pack": slurm.pack}))
     return (
         f"{note}{len(fresh)} runs in {jobs} jobs, SLURM {', '.join(ids)}; "
         f"manifest and logs in {directory}"
     )
 
 
-def _sbatch(directory: Path, name: str, first: int, size: int, options: Options) -> str:
+def _sbatch(directory: Path, name: str, first: int, size: int, slurm: Slurm) -> str:
     """Queue an array of `size` jobs, the first of which is number `first` of the manifest."""
     script = directory / f"jobs-{first}.sh"
     command = [sys.executable, "-m", "coefdyn.sweeps.slurm", str(directory / "manifest.json")]
-    numbers = [str(n) for n in (first, options.pack, options.jobs, options.grace)]
+    numbers = [str(n) for n in (first, slurm.pack, slurm.jobs, slurm.grace)]
     # exec: the signals that SLURM sends to the script reach the process that knows what to do.
     script.write_text(f"#!/bin/bash\nexec {shlex.join([*command, *numbers])}\n")
-    limit = f"%{options.max_parallel}" if options.max_parallel else ""
+    limit = f"%{slurm.max_parallel}" if slurm.max_parallel else ""
     arguments = [
         "sbatch",
         "--parsable",
@@ -120,7 +96,7 @@ def _sbatch(directory: Path, name: str, first: int, size: int, options: Options)
         "--open-mode=append",
         "--requeue",
         f"--array=0-{size - 1}{limit}",
-        *options.arguments(),
+        *options_of_sbatch(slurm),
         str(script),
     ]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)
@@ -184,8 +160,12 @@ def write_manifest(path: Path, runs: Sequence[PlannedRun]) -> None:
 
 def _frozen(run: PlannedRun) -> dict[str, Any]:
     """A run whose results are where they are, wherever a job starts."""
-    paths = {**run.settings["paths"], "results": str(run.results.resolve())}
-    return {**asdict(run), "point": list(run.point), "settings": {**run.settings, "paths": paths}}
+    paths = {**run.values["paths"], "results": str(results_of(run).resolve())}
+    return {**asdict(run), "point": list(run.point), "values": {**run.values, "paths": paths}}
+
+
+def results_of(run: PlannedRun) -> Path:
+    return Path(run.values["paths"]["results"])
 
 
 def read_manifest(path: Path) -> list[PlannedRun]:
@@ -198,7 +178,7 @@ def read_manifest(path: Path) -> list[PlannedRun]:
         raise ConfigError(
             f"the manifest {path} cannot be read; submit again, which sends what is missing"
         ) from error
-    if not same or any(name_of(run.settings) != run.run_id for run in runs):
+    if not same or any(run_id(run.values) != run.run_id for run in runs):
         raise ConfigError(
             f"the manifest {path} was changed after it was submitted; submit again, which sends "
             "what is missing"

@@ -12,45 +12,41 @@ State = Literal["done", "diverged", "failed", "missing"]
 STATES: tuple[State, ...] = ("done", "diverged", "failed", "missing")
 
 
-def folder(results: Path, run_id: str) -> Path:
-    return results / "runs" / run_id
-
-
-def state(results: Path, run_id: str) -> State:
+def state(folder: Path) -> State:
     """done and diverged have a record; failed left an error instead; missing is all the rest."""
     try:
-        record = read_record(folder(results, run_id) / "record.json")
+        record = read_record(folder / "record.json")
     except ConfigError:  # whoever does the run says why, and the others go on
         return "failed"
     if record is not None:
-        return "diverged" if record["status"] == "diverged" else "done"
-    return "failed" if (folder(results, run_id) / "error.txt").exists() else "missing"
+        return "diverged" if record.status == "diverged" else "done"
+    return "failed" if (folder / "error.txt").exists() else "missing"
 
 
 def unfinished(runs: Iterable[PlannedRun]) -> list[PlannedRun]:
     """What is missing, and what failed: it gets another chance."""
-    return [run for run in runs if state(run.results, run.run_id) in ("missing", "failed")]
+    return [run for run in runs if state(run.folder) in ("missing", "failed")]
 
 
-def epochs(results: Path, run_id: str) -> int:
+def epochs(folder: Path) -> int:
     """How many epochs of a run are behind it."""
     try:
-        return max(0, (folder(results, run_id) / "metrics.csv").read_bytes().count(b"\n") - 1)
+        return max(0, (folder / "metrics.csv").read_bytes().count(b"\n") - 1)
     except OSError:
         return 0
 
 
-def write_error(results: Path, run_id: str, text: str) -> None:
+def write_error(folder: Path, text: str) -> None:
     """Marks a run as failed."""
-    folder(results, run_id).mkdir(parents=True, exist_ok=True)
-    write_atomically(folder(results, run_id) / "error.txt", text)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / "error.txt", text)
 
 
-def last_error(results: Path, run_id: str) -> str:
+def last_error(folder: Path) -> str:
     """The last line of a failed run's traceback, or what is wrong with its record."""
     try:
-        read_record(folder(results, run_id) / "record.json")
-        lines = (folder(results, run_id) / "error.txt").read_text().strip().splitlines()
+        read_record(folder / "record.json")
+        lines = (folder / "error.txt").read_text().strip().splitlines()
     except ConfigError as error:
         return str(error)
     except OSError:  # somebody has just begun it again

@@ -4,13 +4,13 @@ import contextlib
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from coefdyn.config.grid import PlannedRun
 from coefdyn.runs.lock import LockedError, LostLockError
-from coefdyn.runs.population.fusing import MEMBERS, is_fused, kin
-from coefdyn.runs.record import MEMBER_CHECKPOINT, SOLO_CHECKPOINT
-from coefdyn.sweeps.state import folder, write_error
+from coefdyn.runs.population.fusing import MEMBERS, family, is_fused
+from coefdyn.runs.record import MEMBER_CHECKPOINT, SOLO_CHECKPOINT, Record
+from coefdyn.sweeps.state import write_error
 
 End = Literal["done", "diverged", "failed", "elsewhere"]
 
@@ -30,9 +30,9 @@ def shares(runs: Sequence[PlannedRun]) -> list[tuple[PlannedRun, ...]]:
     """
     found: dict[str, list[PlannedRun]] = {}
     for run in runs:
-        alone = (folder(run.results, run.run_id) / SOLO_CHECKPOINT).exists()
-        fused = is_fused(run.settings) and not alone
-        found.setdefault(kin(run.settings) if fused else run.run_id, []).append(run)
+        alone = (run.folder / SOLO_CHECKPOINT).exists()
+        fused = is_fused(run.config) and not alone
+        found.setdefault(family(run.config) if fused else run.run_id, []).append(run)
     return [
         tuple(group[start : start + MEMBERS])
         for group in found.values()
@@ -46,9 +46,9 @@ def attempt(runs: Sequence[PlannedRun]) -> list[Outcome]:
     from coefdyn.runs.population.training import train_population  # takes seconds
     from coefdyn.runs.run import run_one
 
-    endings: Sequence[dict[str, Any] | Exception]
+    endings: Sequence[Record | Exception]
     try:
-        begun = folder(runs[0].results, runs[0].run_id) / MEMBER_CHECKPOINT
+        begun = runs[0].folder / MEMBER_CHECKPOINT
         if len(runs) == 1 and not begun.exists():  # else the last of a population that was ended
             endings = [run_one(runs[0].config)]
         else:
@@ -58,13 +58,13 @@ def attempt(runs: Sequence[PlannedRun]) -> list[Outcome]:
     return [_outcome(run, ending) for run, ending in zip(runs, endings, strict=True)]
 
 
-def _outcome(run: PlannedRun, ending: dict[str, Any] | Exception) -> Outcome:
+def _outcome(run: PlannedRun, ending: Record | Exception) -> Outcome:
     if isinstance(ending, LockedError | LostLockError):
         return Outcome("elsewhere", str(ending))
     if isinstance(ending, Exception):
         with contextlib.suppress(OSError):
-            write_error(run.results, run.run_id, "".join(traceback.format_exception(ending)))
+            write_error(run.folder, "".join(traceback.format_exception(ending)))
         return Outcome("failed", f"{type(ending).__name__}: {' '.join(str(ending).split())}")
-    if ending["status"] == "diverged":
-        return Outcome("diverged", f"diverged at step {ending['diverged_at_step']}")
-    return Outcome("done", f"accuracy {ending['metrics']['test/accuracy']:.4f}")
+    if ending.status == "diverged":
+        return Outcome("diverged", f"diverged at step {ending.diverged_at_step}")
+    return Outcome("done", f"accuracy {ending.metrics['test/accuracy']:.4f}")

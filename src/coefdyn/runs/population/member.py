@@ -9,24 +9,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from coefdyn.config.compose import Config, settings
-from coefdyn.errors import ConfigError
-from coefdyn.runs.checkpoint import AtomicFiles
+from coefdyn.config.compose import Config
+from coefdyn.runs.checkpoint import AtomicFiles, another_model
 from coefdyn.runs.data import ExampleData
 from coefdyn.runs.lock import Lock, locked
-from coefdyn.runs.loop import Row
 from coefdyn.runs.population.stacked import Stack
-from coefdyn.runs.record import MEMBER_CHECKPOINT, provenance, read_record
+from coefdyn.runs.record import MEMBER_CHECKPOINT, SCHEMA, Record, Row, provenance, read_record
 from coefdyn.runs.run import open_directory
-from coefdyn.runs.setup import Setup, set_up, test_batch_size
+from coefdyn.runs.setup import Setup, set_up
 
 
 @dataclass
 class Member:
     """A run of the population, and what it has so far."""
 
-    config: Config
-    prepared: Setup
+    setup: Setup
     directory: Path
     lock: Lock
     history: list[Row] = field(default_factory=list)
@@ -37,19 +34,26 @@ class Member:
     weights: Tensor | None = None
     moments: tuple[Tensor, Tensor] | None = None
 
+    @property
+    def seed(self) -> int:
+        return self.setup.config.settings.seed
+
+    @property
+    def data_seed(self) -> int:
+        return int(self.setup.config.settings.task["seed"])
+
     def restore(self) -> None:
         """From its checkpoint, if it has one."""
         path = self.directory / MEMBER_CHECKPOINT
         if not path.exists():
             return
         saved = AtomicFiles().load_checkpoint(path)
-        count = sum(p.numel() for p in self.prepared.model.parameters())
+        count = sum(p.numel() for p in self.setup.model.parameters())
         names = ("history", "losses", "sessions", "seconds", "steps", "weights", "moments")
         if not saved.keys() >= set(names) or saved["weights"].numel() != count:
-            raise ConfigError(
-                f"the checkpoint {path} is not of this model as the code is now; delete it to "
-                "train this run from the start"
-            )
+            raise another_model(path)
+        if saved.get("schema") != SCHEMA:
+            raise another_model(path)
         for name in names:
             setattr(self, name, saved[name])
 
@@ -57,34 +61,37 @@ class Member:
         self.lock.check()
         kept = {n: getattr(self, n) for n in ("history", "losses", "sessions", "seconds", "steps")}
         # clones: a row would bring the whole stack with it
-        state = {"weights": weights.clone(), "moments": tuple(m.clone() for m in moments)}
+        state = {
+            "schema": SCHEMA,
+            "weights": weights.clone(),
+            "moments": tuple(m.clone() for m in moments),
+        }
         AtomicFiles().save_checkpoint(kept | state, self.directory / MEMBER_CHECKPOINT)
 
 
-def join(config: Config, directory: Path, held: contextlib.ExitStack) -> Member | dict[str, Any]:
+def join(config: Config, directory: Path, held: contextlib.ExitStack) -> Member | Record:
     """The run as a member, locked; or its record if it has one."""
-    place, force = directory / "record.json", config.values.force
-    found = read_record(place)
-    if found is not None and not force:
-        return found
-    prepared = set_up(config)
+    place, force = directory / "record.json", config.settings.force
+    recorded = read_record(place)
+    if recorded is not None and not force:
+        return recorded
+    setup = set_up(config)
     lock = held.enter_context(locked(directory))
-    found = read_record(place)
-    if found is not None and not force:
-        return found
-    open_directory(directory, config, displace=found is not None)
-    member = Member(config, prepared, directory, lock)
+    recorded = read_record(place)
+    if recorded is not None and not force:
+        return recorded
+    open_directory(directory, config, displace=recorded is not None)
+    member = Member(setup, directory, lock)
     member.restore()
-    member.sessions.append(provenance(torch.device(prepared.trainer.accelerator)))
+    member.sessions.append(provenance(setup.device))
     return member
 
 
 def share_data(member: Member, others: Sequence[Member]) -> None:
     """Members with the same data have one copy of it."""
-    seeds = {int(other.config.values.task.seed): other.prepared.data for other in others}
-    same = seeds.get(int(member.config.values.task.seed))
-    if same is not None:
-        member.prepared = replace(member.prepared, data=same)
+    seeds = {other.data_seed: other.setup.data for other in others}
+    if member.data_seed in seeds:
+        member.setup = replace(member.setup, data=seeds[member.data_seed])
 
 
 class MemberBatches:
@@ -95,14 +102,14 @@ class MemberBatches:
         self.train: dict[int, Any] = {}
         self.test: dict[int, Any] = {}
         for member in members:
-            seed = int(member.config.values.seed)
-            if seed in self.train:
+            if member.seed in self.train:
                 continue
-            prepared, data = member.prepared, member.prepared.data
+            setup, data = member.setup, member.setup.data
             assert isinstance(data, ExampleData)
-            self.train[seed] = data.training_batches(prepared.trainer.batch_size, device, seed)
-            size = max(1, test_batch_size(prepared) // len(members))
-            self.test[seed] = data.test_batches(size, device)
+            size = setup.trainer.batch_size
+            self.train[member.seed] = data.training_batches(size, device, member.seed)
+            size = max(1, setup.test_batch_size // len(members))
+            self.test[member.seed] = data.test_batches(size, device)
         self.per_epoch = len(next(iter(self.train.values())))
 
     def keep(self, members: Sequence[Member]) -> None:
@@ -123,21 +130,21 @@ class MemberBatches:
             if len(batch) == 1:
                 yield found[0]
                 continue
-            seeds = [int(member.config.values.seed) for member in self.members]
-            inputs, targets = ([batch[seed][i] for seed in seeds] for i in range(2))
+            inputs, targets = ([batch[m.seed][i] for m in self.members] for i in range(2))
             yield torch.stack(inputs), torch.stack(targets)
 
 
 def stack_of(members: Sequence[Member], device: torch.device) -> Stack:
-    optimizers = [settings(member.config)["optimizer"] for member in members]
+    settings = [member.setup.config.settings for member in members]
+    first = settings[0]
     made = Stack(
-        [member.prepared.model for member in members],
-        lr=[float(chosen["lr"]) for chosen in optimizers],
-        decay=[float(chosen["weight_decay"]) for chosen in optimizers],
-        betas=tuple(optimizers[0]["betas"]),
-        eps=float(optimizers[0]["eps"]),
-        clip=members[0].prepared.trainer.clip,
-        mixed=members[0].prepared.trainer.precision == "bf16-mixed",
+        [member.setup.model for member in members],
+        lr=[float(chosen.optimizer["lr"]) for chosen in settings],
+        decay=[float(chosen.optimizer["weight_decay"]) for chosen in settings],
+        betas=tuple(first.optimizer["betas"]),
+        eps=float(first.optimizer["eps"]),
+        clip=first.trainer.clip,
+        mixed=first.trainer.precision == "bf16-mixed",
         device=device,
     )
     for row, member in enumerate(members):

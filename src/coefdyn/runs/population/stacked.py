@@ -9,8 +9,7 @@ from torch import Tensor
 from torch.func import functional_call, vmap
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from coefdyn.model.coefficient_statistics import blocks_of
-from coefdyn.model.model import SequenceModel
+from coefdyn.model.model import SequenceModel, mixers_of
 from coefdyn.tasks.task import IGNORE
 
 
@@ -29,8 +28,8 @@ class Stack:
         device: torch.device,
     ) -> None:
         self.base = models[0].to(device)
-        for block in blocks_of(self.base):
-            block.mixer.may_use_adapters = False
+        for mixer in mixers_of(self.base):
+            mixer.may_use_adapters = False
         self.names = [name for name, _ in self.base.named_parameters()]
         self.shapes = [parameter.shape for parameter in self.base.parameters()]
         rows = [parameters_to_vector(model.parameters()).detach() for model in models]

@@ -18,42 +18,33 @@ from typing import Any
 import torch
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
-from coefdyn.config.compose import Config, settings
+from coefdyn.config.compose import Config
 from coefdyn.errors import ConfigError
-from coefdyn.model.coefficient_statistics import blocks_of
+from coefdyn.model.model import mixers_of
 from coefdyn.runs.lock import LockedError, LostLockError
-from coefdyn.runs.loop import CHECK_EVERY, LARGEST_LOSS, Row, Scores, cosine
-from coefdyn.runs.population.fusing import is_fused, kin
+from coefdyn.runs.loop import CHECK_EVERY, LARGEST_LOSS, Scores, cosine
+from coefdyn.runs.population.fusing import family, is_fused
 from coefdyn.runs.population.member import Member, MemberBatches, join, share_data, stack_of
-from coefdyn.runs.record import (
-    SOLO_CHECKPOINT,
-    run_id,
-    write_history,
-    write_record,
-)
-from coefdyn.runs.run import (
-    Trained,
-    make_record,
-    run_one,
-)
+from coefdyn.runs.record import Record, Row, write_history
+from coefdyn.runs.run import Trained, folder_of, leave, make_record, run_one
 from coefdyn.tasks.task import IGNORE
 
 log = logging.getLogger(__name__)
 
-Ending = dict[str, Any] | Exception  # a record, or why there is none
+Ending = Record | Exception  # a record, or why there is none
 
 
 def train_population(configs: Sequence[Config]) -> list[Ending]:
     """What became of each run, in the order given; what is recorded already is not done again."""
-    directories = [Path(c.values.paths.results) / "runs" / run_id(c) for c in configs]
-    if len({kin(settings(config)) for config in configs}) > 1:
+    directories = [folder_of(config) for config in configs]
+    if len({family(config) for config in configs}) > 1:
         raise ConfigError(
             "the members of a population differ in optimizer.lr, optimizer.weight_decay and seed "
             "only; these differ in more"
         )
     if len(set(directories)) < len(directories):
         raise ConfigError("a population has the same run twice")
-    if not is_fused(settings(configs[0])):
+    if not is_fused(configs[0]):
         return [_alone(config) for config in configs]
     endings: dict[Path, Ending] = {}
     with contextlib.ExitStack() as held:
@@ -88,9 +79,7 @@ class _Training:
     def __init__(self, members: list[Member], endings: dict[Path, Ending]) -> None:
         self.members, self.endings = members, endings
         self.size = len(members)
-        first = members[0].prepared
-        self.trainer = first.trainer
-        self.device = torch.device(self.trainer.accelerator)
+        self.trainer, self.device = members[0].setup.trainer, members[0].setup.device
         self.stack, self.data = stack_of(members, self.device), MemberBatches(members, self.device)
         self.steps = members[0].steps
         self.total = self.trainer.max_epochs * self.data.per_epoch
@@ -144,8 +133,8 @@ class _Training:
             self._save()
 
     def _test(self) -> list[Row]:
-        sizes = [int(member.config.values.model.vocab_size) for member in self.members]
-        scores = [Scores(size, self.device) for size in sizes]
+        size = self.members[0].setup.config.settings.model.vocab_size
+        scores = [Scores(size, self.device) for _ in self.members]
         for inputs, targets in self.data.tests():
             logits = self.stack.logits(inputs)
             for i, score in enumerate(scores):
@@ -203,27 +192,23 @@ class _Training:
     def _end(self, row: int, diverged_at: int | None) -> None:
         """A member's record, as its own run would have written it."""
         member = self.members[row]
-        prepared, name = member.prepared, member.directory.name
-        blocks = (blocks_of(model) for model in (prepared.model, self.stack.base))
-        for own, base in zip(*blocks, strict=True):
-            own.mixer.form_used = base.mixer.form_used
+        setup = member.setup
+        mixers = (mixers_of(model) for model in (setup.model, self.stack.base))
+        for own, base in zip(*mixers, strict=True):
+            own.form_used = base.form_used
         try:
             if diverged_at is None:
                 member.steps, member.losses = self.steps, []
                 member.save(*self.stack.row(row))
-                self.stack.load(row, prepared.model)
+                self.stack.load(row, setup.model)
             write_history(member.directory / "metrics.csv", member.history)
             trained = Trained(member.history, member.seconds, member.sessions, diverged_at)
-            chance = prepared.task.chance
-            measured = prepared.data.metrics(member, self.device, chance, diverged_at is not None)
-            record = make_record(member.config, prepared, name, trained, measured)
-            record["population"] = {"mode": "fused", "members": self.size}
-            spent = record["seconds"]
-            spent["session"] = sum(spent.values())
-            member.lock.check()
-            write_record(member.directory / "record.json", record)
-            for leftover in ("error.txt", "record.old.json", SOLO_CHECKPOINT):
-                (member.directory / leftover).unlink(missing_ok=True)
+            lost = diverged_at is not None
+            metrics = setup.data.metrics(member, self.device, setup.task.chance, lost)
+            population = {"mode": "fused", "members": self.size}
+            record = make_record(setup, member.directory.name, trained, metrics, population)
+            record.seconds["session"] = sum(record.seconds.values())
+            leave(member.directory, record, member.lock)
         except (LostLockError, OSError) as error:
             self.endings[member.directory] = error
         else:

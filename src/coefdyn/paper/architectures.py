@@ -2,18 +2,17 @@
 
 from matplotlib.figure import Figure
 
-from coefdyn.paper.figures import Tables, one_each
-from coefdyn.plot.style import PAGE, PRESETS, paper_style, task_name
+from coefdyn.paper.looks import PRESETS
+from coefdyn.paper.points import one_each
+from coefdyn.plot.style import ACCURACY, PAGE, paper_style, task_name
+from coefdyn.results.claim import Tables
+from coefdyn.results.experiment import Experiment
 
-CAPTION = (
-    "The architectures of Table 1 on the six MAD tasks: accuracy, best of the lr x weight-decay "
-    "grid, one seed. Not in the paper. A line under a number: the best learning rate was the "
-    "smallest or largest tried."
-)
+STEM = "architectures"
 
 
 def draw(tables: Tables) -> Figure:
-    points = tables["architectures"]
+    points = tables[STEM]
     tasks = list(dict.fromkeys(points["task"]))
     cells = one_each(points, "model", "task")
     accuracy, edges = cells["accuracy"].unstack(), cells["lr_at_edge"].unstack()
@@ -39,5 +38,16 @@ def draw(tables: Tables) -> Figure:
         axes.set_yticks(range(len(names)), [PRESETS[name] for name in names])
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
-        figure.colorbar(picture, ax=axes, label="test accuracy", fraction=0.03)
+        figure.colorbar(picture, ax=axes, label=ACCURACY, fraction=0.03)
     return figure
+
+
+EXPERIMENTS = (
+    Experiment(
+        STEM,
+        caption="The architectures of Table 1 on the six MAD tasks: accuracy, best of the lr x "
+        "weight-decay grid, one seed. Not in the paper. A line under a number: the best learning "
+        "rate was the smallest or largest tried.",
+        draw=draw,
+    ),
+)

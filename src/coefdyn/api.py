@@ -1,0 +1,146 @@
+"""The Python interface: what `import coefdyn` offers. Nothing here needs knowledge of Hydra."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from coefdyn.config import build
+from coefdyn.config.compose import Config, compose
+from coefdyn.config.plugins import options
+from coefdyn.errors import ConfigError
+from coefdyn.mixer.sequence_mixer import SequenceMixer
+from coefdyn.model.model import SequenceModel
+from coefdyn.principles.check import Report, check
+from coefdyn.results.load import Run, load_run
+
+
+def build_mixer(
+    preset: str = "softmax_attention",
+    *,
+    d_model: int,
+    n_heads: int,
+    n_state: int | None = None,
+    d_value: int | None = None,
+    plugins: Sequence[str] = (),
+    **choices: Any,
+) -> SequenceMixer:
+    """A sequence mixer that maps (batch, time, d_model) to (batch, time, d_value).
+
+    Arguments
+    ---------
+    preset    an architecture of conf/model, such as "gla" or "mamba2"
+    n_state   width of all queries together, d_model if not given; d_value the same of values
+    plugins   packages of yours whose choices and classes may be used
+    choices   evolution, scaling, readout, normalization, preprocess: by name, such as
+              readout="relu", or an object of your own; and any other key of the model section, such
+              as unit_qk=True, factor=0.9, backend="linear"
+    """
+    sizes: dict[str, int | None] = {
+        "d_model": d_model,
+        "n_heads": n_heads,
+        "n_layers": 1,
+        "d_mlp": None,
+    }
+    sizes |= {"n_state": n_state or d_model, "d_value": d_value or d_model}
+    sizes |= {"vocab_size": 2, "max_length": 1}  # a mixer has neither
+    config, objects = _chosen(preset, sizes, choices, plugins)
+    mixer = build.build_mixer(config, objects)
+    assert isinstance(mixer, SequenceMixer)
+    return mixer
+
+
+def build_model(
+    preset: str = "softmax_attention",
+    *,
+    vocab_size: int,
+    max_length: int,
+    d_model: int,
+    n_heads: int,
+    n_layers: int = 2,
+    n_state: int | None = None,
+    d_value: int | None = None,
+    d_mlp: int | None = -1,
+    mixer: Callable[[], nn.Module] | None = None,
+    seed: int = 0,
+    plugins: Sequence[str] = (),
+    **choices: Any,
+) -> SequenceModel:
+    """A model that maps tokens (batch, time) to logits (batch, time, vocab_size).
+
+    Arguments
+    ---------
+    preset      an architecture of conf/model, such as "gla" or "mamba2"
+    max_length  the longest sequence that learned positions can take
+    d_mlp       inner width of the MLP: twice d_model if not given, None for no MLP
+    mixer       makes a sequence mixer of your own for each layer, in place of the four slots: any
+                module that maps (batch, time, d_model) to the same shape
+    seed        of the initial weights
+    choices     as for build_mixer, and block and position; objects are copied for each layer
+    """
+    sizes: dict[str, int | None] = {
+        "vocab_size": vocab_size,
+        "max_length": max_length,
+        "d_model": d_model,
+    }
+    sizes |= {"n_state": n_state or d_model, "d_value": d_value or d_model}
+    sizes |= {"n_heads": n_heads, "n_layers": n_layers}
+    sizes |= {"d_mlp": 2 * d_model if d_mlp == -1 else d_mlp}
+    config, objects = _chosen(preset, sizes, choices, plugins, seed)
+    return build.build_model(config, objects | ({"mixer": mixer} if mixer else {}))
+
+
+def _chosen(
+    preset: str,
+    sizes: dict[str, int | None],
+    choices: dict[str, Any],
+    plugins: Sequence[str],
+    seed: int = 0,
+) -> tuple[Config, dict[str, Any]]:
+    """The configuration of names and numbers, and the objects by slot."""
+    overrides, objects = [f"model={preset}", f"seed={seed}"], {}
+    for name, value in choices.items():
+        if name in build.SLOTS and isinstance(value, str):
+            overrides.append(f"model/{name}={value}")
+        elif name in build.SLOTS:
+            objects[name] = _checked(name, value)
+        else:
+            overrides.append(f"model.{name}={value}")
+    overrides += [f"model.{k}={'null' if v is None else v}" for k, v in sizes.items()]
+    return compose([*overrides, *_named(plugins)]), objects
+
+
+def _checked(name: str, value: Any) -> Any:
+    kind = build.SLOTS[name]
+    if name == "preprocess" and callable(value):  # the mixer makes it, for its number of channels
+        return value
+    if name == "block" or not isinstance(value, kind):
+        known = ", ".join(options(f"model/{name}"))
+        instead = "" if name == "block" else f", or a coefdyn {kind.__name__}"
+        raise ConfigError(f"{name}={value!r} must be one of {known}{instead}")
+    return value
+
+
+def train(*overrides: str, results: str | Path = "results", plugins: Sequence[str] = ()) -> Run:
+    """Train one run and return it, or find it recorded. Overrides are those of the command line,
+    such as "model=gla", "task=noisy_recall", "scale=smoke", "optimizer.lr=1e-3"."""
+    from coefdyn.runs.run import folder_of, run_one  # takes seconds
+
+    config = compose([*overrides, f"paths.results={results}", *_named(plugins)])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"lightning\.")  # about its own insides
+        run_one(config)
+    return load_run(folder_of(config), plugins)
+
+
+def check_design(*overrides: str, plugins: Sequence[str] = ()) -> Report:
+    """A design against the six principles: `.lines` with a verdict each, `.facts`, `.broken`."""
+    config = compose([*overrides, *_named(plugins)])
+    build.build_model(config)  # what cannot be built fails here, in its own words
+    return check(config)
+
+
+def _named(plugins: Sequence[str]) -> list[str]:
+    return [f"plugins=[{','.join(plugins)}]"] if plugins else []

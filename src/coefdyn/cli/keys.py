@@ -1,0 +1,46 @@
+"""A command's own keys, and the overrides that it passes on; and how it prints."""
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from typing import Any, TypeVar, get_type_hints
+
+from rich.console import Console
+
+from coefdyn.config.compose import compose
+from coefdyn.config.schema import read
+from coefdyn.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def own_keys(kind: type[T], name: str, arguments: Sequence[str]) -> tuple[T, list[str]]:
+    """The keys of conf/<name>.yaml as their dataclass, and what else was given."""
+    own = [a for a in arguments if _is_key(kind, a.partition("=")[0])]
+    keys = read(kind, compose(own, name).values)
+    return keys, [a for a in arguments if a not in own]
+
+
+def _is_key(kind: Any, key: str) -> bool:
+    """Whether a dataclass has this field, or a section of it does."""
+    first, _, rest = key.partition(".")
+    hints = get_type_hints(kind)
+    nested = dataclasses.is_dataclass(hints.get(first)) and rest
+    return _is_key(hints[first], rest) if nested else first in hints
+
+
+def only_keys(kind: type[T], name: str, arguments: Sequence[str]) -> T:
+    """The same, for a command that passes nothing on."""
+    named = [a for a in arguments if not a.startswith("plugins=")]
+    return read(kind, compose(named, name).values)
+
+
+def choose(name: str, value: str, choices: Sequence[str]) -> str:
+    if value not in choices:
+        raise ConfigError(f"{name}={value} is not known; choose from {', '.join(choices)}")
+    return value
+
+
+def console() -> Console:
+    """For results: as wide as the terminal, or where there is none wide enough for tables."""
+    return Console(width=None if sys.stdout.isatty() else 160)

@@ -1,0 +1,159 @@
+"""Principle 2: accuracy against the fraction near zero and against the ratio; the readouts."""
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from coefdyn.config.build import readout
+from coefdyn.paper.looks import NEAR_ZERO, READOUTS, SCORES, readout_look
+from coefdyn.paper.points import chance_of
+from coefdyn.plot.style import PAGE, accuracy_axis, legend_below, log_axis, paper_style, task_name
+from coefdyn.results.claim import (
+    POINT,
+    RHO,
+    Claim,
+    Judgement,
+    NotEnoughRunsError,
+    Tables,
+    judged,
+    one_point,
+)
+from coefdyn.results.experiment import Experiment
+from coefdyn.results.statistics import rank_correlation
+
+STEM = "principle2_readout"
+TASKS = ("fuzzy_recall", "selective_copying", "memorization")
+EPS = 1e-3
+LOW = -12.0  # where the axis of scores begins
+
+
+def draw(tables: Tables) -> Figure:
+    points = tables[STEM]
+    with paper_style():
+        figure = Figure(figsize=(PAGE, 6.6), layout="constrained")
+        grid = figure.add_gridspec(3, 6)
+        for column, task in enumerate(TASKS):
+            rows = points[points["task"] == task]
+            place = slice(2 * column, 2 * column + 2)
+            top = figure.add_subplot(grid[0, place])
+            _scatter(top, rows, "near_zero", label=column == 0)
+            top.set(title=task_name(task), xlabel=NEAR_ZERO, xlim=(-0.03, 1.03))
+            middle = figure.add_subplot(grid[1, place])
+            log_axis(middle)
+            _scatter(middle, rows, "ratio", label=column == 0)
+            middle.set(xlabel=r"in $[0.9, 1]$ / near zero")
+        _curves(figure.add_subplot(grid[2, :3]))
+        _sets(figure.add_subplot(grid[2, 3:]))
+        legend_below(figure, len(SCORES))
+    return figure
+
+
+def _scatter(axes: Axes, rows: pd.DataFrame, column: str, label: bool) -> None:
+    shown = rows[rows[column] > 0] if column == "ratio" else rows[rows[column].notna()]
+    for row in shown.to_dict("records"):
+        words, colour = readout_look(row["readout"])
+        marker, size = ("*", 9) if row["readout"] == "exp" else ("o", 6)
+        axes.plot(row[column], row["accuracy"], marker, color=colour, label=words, markersize=size,
+                  linestyle="none")  # fmt: skip
+    if shown.empty:
+        words = "no runs" if rows.empty else "no point has one"
+        axes.annotate(words, (0.5, 0.5), xycoords="axes fraction", ha="center", color="0.5")
+    # identity, with the fewest near zero and the largest ratio, is the one that only guesses
+    accuracy_axis(axes, chance_of(rows), label, "left" if column == "ratio" else "right")
+
+
+def _curves(axes: Axes) -> None:
+    s = torch.linspace(-8, 2, 400, dtype=torch.float64)
+    for name in SCORES:
+        axes.plot(s, readout(name)(s), color=READOUTS[name][1])
+    axes.axhline(0, color="0.7", linewidth=0.6, zorder=0)
+    axes.set(xlabel="$s$", ylabel=r"$\phi(s)$", title="the readouts", ylim=(-2, 3))
+
+
+def _sets(axes: Axes) -> None:
+    for height, name in enumerate(SCORES):
+        colour = READOUTS[name][1]
+        for start, end in readout(name).near_zero_set(EPS):
+            left, right = max(start, LOW), min(end, -LOW)
+            axes.plot(
+                [left, right], [height, height], color=colour, linewidth=5, solid_capstyle="butt"
+            )
+            if math.isinf(start):
+                axes.annotate("", (LOW - 0.9, height), (LOW, height),
+                              arrowprops={"arrowstyle": "->", "color": colour})  # fmt: skip
+            text = f"$\\leq {end:.3f}$" if math.isinf(start) else rf"$|s| \leq {end:g}$"
+            axes.annotate(text, (right, height), xytext=(4, 0), textcoords="offset points",
+                          va="center", fontsize=7)  # fmt: skip
+            if not math.isinf(start):
+                axes.plot(0, height, "|", color=colour, markersize=7)
+    axes.set_yticks(np.arange(len(SCORES)), [READOUTS[name][0] for name in SCORES])
+    axes.set(xlabel="$s$", title=r"where $|\phi(s)| \leq 10^{-3}$", xlim=(LOW - 1, 4.5))
+    axes.set_ylim(-0.6, len(SCORES) - 0.4)
+
+
+def set_rank(name: str) -> float:
+    """Larger for a larger near-zero set: a half-line by its end, an interval below all of them.
+
+    Ends are rounded to 0.01: exp, softplus, sigmoid and elu + 1 end at -6.907 to -6.908.
+    """
+    start, end = readout(name).near_zero_set(EPS)[0]
+    return round(end, 2) if math.isinf(start) else -math.inf
+
+
+def _over_readouts(task: str, x: str, y: str) -> Callable[[Tables], Judgement]:
+    def check(tables: Tables) -> Judgement:
+        values = []
+        for name in SCORES:
+            point = one_point(tables, STEM, task=task, readout=name)
+            ours = {"set": max(set_rank(name), -1e9), **point}
+            if not (math.isnan(ours[x]) or math.isnan(ours[y])):
+                values.append((ours[x], round(ours[y] / POINT) if y == "accuracy" else ours[y]))
+        if len(values) < 4:
+            raise NotEnoughRunsError(f"{len(values)} of {len(SCORES)} readouts have a {x}")
+        rank = rank_correlation(*zip(*values, strict=True))
+        if math.isnan(rank.rho) and len({pair[0] for pair in values}) == 1:
+            raise NotEnoughRunsError(f"all readouts have the same {x}")
+        words = str(rank) if rank.rho == rank.rho else f"all readouts have the same {y}"
+        return judged(rank.rho >= RHO, words)
+
+    return check
+
+
+def _claims() -> Iterator[Claim]:
+    relations = (
+        ("set", "near_zero", "a larger near-zero set of phi gives a larger near-zero fraction"),
+        ("near_zero", "accuracy", "a larger near-zero fraction gives a higher accuracy"),
+        (
+            "ratio",
+            "accuracy",
+            "a larger ratio of coefficients near 1 to near 0 gives a higher accuracy",
+        ),
+    )
+    for task, (x, y, words) in product(TASKS, relations):
+        yield Claim(
+            f"P2 {task_name(task)}, {x} to {y}".replace("_", " "),
+            f"On {task_name(task)}, {words}.",
+            f"a rank correlation below {RHO} over the readouts that have both, four at least",
+            (STEM,),
+            _over_readouts(task, x, y),
+        )
+
+
+EXPERIMENTS = (
+    Experiment(
+        STEM,
+        caption="Principle 2. Top: accuracy of six readouts against the fraction of coefficients "
+        "near zero. Middle: against the ratio of coefficients in [0.9, 1] to those near zero (a "
+        "readout with none near zero has no ratio, one with none in [0.9, 1] has 0; both are left "
+        "out). Bottom: the readouts around zero, and where each is at most 0.001 in size. Exp is "
+        "softmax attention. Best of the lr x weight-decay grid.",
+        draw=draw,
+        claims=tuple(_claims()),
+    ),
+)

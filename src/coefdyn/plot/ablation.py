@@ -1,0 +1,129 @@
+"""The picture of any experiment: a measure by what the grid varies, and how training came there."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from coefdyn.plot.style import (
+    ACCURACY,
+    BLUE,
+    COLUMN,
+    GREEN,
+    GREY,
+    ORANGE,
+    PINK,
+    RED,
+    SKY,
+    YELLOW,
+    accuracy_axis,
+    legend_below,
+    paper_style,
+    task_name,
+)
+from coefdyn.results.tables import axes_of
+
+COLOURS = (BLUE, ORANGE, GREEN, RED, PINK, SKY, YELLOW, GREY)
+WIDTH = 0.6  # that the points of one place of the x-axis are spread over
+MEASURES = {"accuracy": ACCURACY, "test/perplexity": "test perplexity"}
+
+
+def draw_default(stem: str, tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """A panel per task: above, means over seeds with their smallest and largest; below, curves."""
+    points = tables[stem]
+    curves = tables.get(f"{stem}_curves", pd.DataFrame(columns=["step", "task"]))
+    panel, x, hues = chosen_axes(points)
+    measure = "test/perplexity" if points["test/perplexity"].notna().all() else "accuracy"
+    names = list(dict.fromkeys(points[panel])) if panel else [None]
+    with paper_style():
+        figure = Figure(figsize=(max(1.2, len(names)) * COLUMN, 5.0), layout="constrained")
+        grid = figure.subplots(2, len(names), squeeze=False)
+        for (upper, lower), name in zip(grid.T, names, strict=True):
+            rows, lines = (
+                table if name is None else table[table[panel] == name] for table in (points, curves)
+            )
+            draw_points(upper, rows, x, hues, measure)
+            upper.set_title("" if name is None else task_name(str(name)))
+            draw_curves(lower, lines, [x, *hues] if x else hues)
+        legend_below(figure, columns=4)
+    return figure
+
+
+def chosen_axes(points: pd.DataFrame) -> tuple[str | None, str | None, list[str]]:
+    """What the panels, the x-axis and the colours stand for: the axes that vary, without those that
+    follow from others, as slots do from a preset."""
+    names = axes_of(points)
+    extra = names[names.index("seq_len") + 1 :]
+    kept: list[str] = []
+    for name in dict.fromkeys(["task", "model", *extra, *names]):
+        free = points.groupby(kept, dropna=False)[name].nunique(dropna=False).max() if kept else (
+            points[name].nunique(dropna=False)
+        )  # fmt: skip
+        if free > 1:
+            kept.append(name)
+    panel = "task" if "task" in kept else None
+    rest = [name for name in kept if name != panel]
+    numbers = [name for name in rest if pd.api.types.is_numeric_dtype(points[name])]
+    x = max(numbers or rest, key=lambda name: points[name].nunique(), default=None)
+    return panel, x, [name for name in rest if name != x]
+
+
+def draw_points(
+    axes: Axes, points: pd.DataFrame, x: str | None, hues: Sequence[str], measure: str = "accuracy"
+) -> None:
+    """Means over seeds, and a line from the smallest to the largest."""
+    places = sorted(points[x].unique(), key=_order) if x else [""]
+    groups = list(points.groupby(list(hues), sort=False, dropna=False)) if hues else [("", points)]
+    for number, (key, group) in enumerate(groups):
+        shift = WIDTH * ((number + 0.5) / len(groups) - 0.5)
+        at = np.array([places.index(value) if x else 0 for value in group[x or measure]]) + shift
+        colour, label = COLOURS[number % len(COLOURS)], _label(hues, key)
+        axes.plot(at, group[measure], "o", color=colour, label=label or None)
+        if measure == "accuracy":
+            axes.vlines(at, group["accuracy_min"], group["accuracy_max"], color=colour, linewidth=1)
+    axes.set_xticks(range(len(places)), [_word(value) for value in places])
+    if len(places) > 4:
+        axes.tick_params("x", rotation=30)
+    axes.set_xlim(-0.6, len(places) - 0.4)
+    axes.set_xlabel(_word(x) if x else "")
+    if measure == "accuracy":
+        chances = points["chance"].unique()
+        accuracy_axis(axes, float(chances[0]) if len(chances) == 1 else None)
+    else:
+        axes.set_ylabel(MEASURES[measure])
+
+
+def draw_curves(axes: Axes, curves: pd.DataFrame, hues: Sequence[str]) -> None:
+    """Test accuracy over the steps, or of text the validation loss; means over seeds."""
+    columns = [c for c in ("test/accuracy", "validation/loss", "train/loss") if c in curves]
+    column = next((c for c in columns if curves[c].notna().any()), None)
+    if column is None:
+        axes.annotate("no curves", (0.5, 0.5), xycoords="axes fraction", ha="center", color="0.5")
+        return
+    rows = curves[curves[column].notna()]
+    groups = list(rows.groupby(list(hues), sort=False, dropna=False)) if hues else [("", rows)]
+    for number, (key, group) in enumerate(groups):
+        mean = group.groupby("step")[column].mean()
+        colour = COLOURS[number % len(COLOURS)]
+        style = "-" if number < len(COLOURS) else "--"
+        axes.plot(mean.index, mean, style, color=colour, linewidth=1, label=_label(hues, key))
+    axes.set_xlabel("training step")
+    axes.set_ylabel(ACCURACY if column == "test/accuracy" else column.replace("/", " "))
+    if len(groups) > 1:
+        axes.legend(fontsize=6, ncols=2 if len(groups) > 6 else 1)
+
+
+def _label(hues: Sequence[str], key: object) -> str:
+    values = key if isinstance(key, tuple) else (key,)
+    return ", ".join(_word(value) for value in values[: len(hues)])
+
+
+def _word(value: object) -> str:
+    return str(value).replace("_", " ")
+
+
+def _order(value: object) -> tuple[float, str]:
+    """Numbers by size, words in the order of the alphabet."""
+    return (float(value), "") if isinstance(value, int | float) else (0.0, str(value))

@@ -1,0 +1,84 @@
+"""Figures: each follows its tables, and any experiment has one."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from coefdyn.cli import main
+from coefdyn.config.plugins import options
+from coefdyn.paper import experiment_of, experiments
+from coefdyn.paper.report import drawable, page
+from coefdyn.results.files import TableFolder
+from tests.paper.worlds import fill, record, runs_of
+
+pytestmark = pytest.mark.xdist_group("worlds")  # which are made once
+
+STEM = "principle3_position"
+
+
+def pixels(figure: Figure) -> np.ndarray:
+    figure.set_dpi(50)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3]
+
+
+def test_what_is_declared_has_a_grid() -> None:
+    """But for timings, which `coefdyn bench` makes."""
+    declared = [stem for stem, experiment in experiments().items() if not experiment.columns]
+    assert set(declared) <= set(options("experiment"))
+
+
+@pytest.mark.parametrize("stem", dict.fromkeys([*experiments(), *options("experiment")]))
+def test_figures_are_not_blank_and_follow_their_tables(
+    worlds: dict[str, TableFolder], stem: str
+) -> None:
+    if not worlds["right"].has(stem):
+        pytest.skip("timings of a kind that the worlds do not have")
+    one, other = (pixels(worlds[name].draw(experiment_of(stem))) for name in ("right", "wrong"))
+    assert (one.min(axis=-1) < 128).mean() > 0.002
+    assert one.shape != other.shape or (one != other).any()
+
+
+def test_the_same_table_gives_the_same_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(tmp_path, stems=[STEM])
+    ask = [f"experiment={STEM}", "scale=smoke", f"paths.results={tmp_path}", "source=tables"]
+    files = []
+    for _ in range(2):
+        assert main(["figure", *ask]) == 0
+        picture = Path(capsys.readouterr().out.strip())
+        files.append((picture.read_bytes(), picture.with_suffix(".pdf").read_bytes()))
+    assert files[0] == files[1]
+
+
+def test_an_experiment_that_nobody_declared_has_a_figure_and_a_place_on_the_page(
+    tmp_path: Path,
+) -> None:
+    runs = runs_of(STEM)
+    mine = experiment_of("mine")
+    folder = TableFolder(tmp_path, "smoke")
+    folder.write(mine, runs, {run.run_id: record(STEM, run) for run in runs})
+    assert [experiment.stem for experiment in drawable(folder)] == ["mine"]
+    assert (pixels(folder.draw(mine)).min(axis=-1) < 128).mean() > 0.002
+    text = page([folder])
+    assert 'id="smoke-mine"' in text
+    assert "mine: accuracy by what its grid varies" in text
+
+
+def test_a_figure_is_not_drawn_for_want_of_what_it_needs(tmp_path: Path) -> None:
+    """Runs that all diverged have no coefficients, and so no table of their zeros."""
+    stem = "principle2_2_zeros"
+    folder = fill(tmp_path, stems=[stem])
+    assert [experiment.stem for experiment in drawable(folder)] == [stem]
+    records = {
+        run.run_id: replace(record(stem, run), status="diverged", coefficients=None)
+        for run in runs_of(stem)
+    }
+    folder.write(experiments()[stem], runs_of(stem), records)
+    assert drawable(folder) == []
