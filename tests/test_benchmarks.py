@@ -58,8 +58,8 @@ def test_freed_memory_is_kept_on_glibc() -> None:
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("suite=speed", "choose suite from mixer"),
-        ("format=xml", "format from table, json"),
+        ("suite=speed", "choose from kernels"),
+        ("format=xml", "choose from table, json"),
         ("repeat=3", "Could not override 'repeat'"),
         ("repeats=0", "at least 1"),
     ],

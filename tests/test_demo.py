@@ -2,6 +2,7 @@
 
 import io
 import re
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,13 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from coefdyn.demo import SHOWN, figure, page
+from coefdyn.runs.record import Record
 
 
-def record(task: str, readout: str, accuracy: float, near_zero: float | None) -> dict[str, Any]:
+def record(task: str, readout: str, accuracy: float, near_zero: float | None) -> Record:
     statistics = None if near_zero is None else {"near_zero": near_zero, "near_one": 0.1}
-    return {
+    blank: dict[str, Any] = {field.name: None for field in fields(Record)}
+    known = {
         "run_id": f"{task}-{readout}",
         "status": "diverged" if near_zero is None else "finished",
         "chance": 0.1,
@@ -22,6 +25,9 @@ def record(task: str, readout: str, accuracy: float, near_zero: float | None) ->
         "coefficients": statistics,
         "seconds": {"training": 3.0},
     }
+    made = object.__new__(Record)
+    vars(made).update(blank | known)
+    return made
 
 
 RECORDS = [
@@ -43,7 +49,7 @@ def pixels(drawing: Figure) -> np.ndarray:
 def test_the_figure_changes_with_the_records() -> None:
     drawn = pixels(figure(RECORDS))
     assert drawn.std() > 0.01
-    changed = [RECORDS[0] | {"metrics": {"test/accuracy": 0.9}}, *RECORDS[1:]]
+    changed = [record("a_task", SHOWN[0], 0.9, 0.0), *RECORDS[1:]]
     assert not np.array_equal(drawn, pixels(figure(changed)))
 
 

@@ -1,6 +1,5 @@
 """Several processes that share a run."""
 
-import json
 import os
 import signal
 import subprocess
@@ -17,6 +16,7 @@ from coefdyn.config.compose import compose
 from coefdyn.errors import ConfigError
 from coefdyn.runs.data import ExampleData
 from coefdyn.runs.processes import Processes
+from coefdyn.runs.record import Record, read_record
 from coefdyn.runs.run import run_one
 from coefdyn.tasks.task import Examples
 from coefdyn.tasks.text.prepare import prepare
@@ -41,10 +41,11 @@ def two(arguments: list[str]) -> "subprocess.Popen[str]":
     )  # fmt: skip
 
 
-def record_in(results: Path) -> dict[str, Any]:
+def record_in(results: Path) -> Record:
     (path,) = results.glob("runs/*/record.json")
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
+    record = read_record(path)
+    assert record is not None
+    return record
 
 
 def test_two_processes_take_the_steps_of_one(tmp_path: Path, text: dict[str, Any]) -> None:

@@ -159,10 +159,10 @@ def test_train_refuses_a_run_that_somebody_has(
     directory = folder(tmp_path, record)
     (directory / "record.json").unlink()
     with held(directory) as other:
-        assert main(["scale=smoke", f"paths.results={tmp_path}"]) == 1
+        assert main(["train", "scale=smoke", f"paths.results={tmp_path}"]) == 1
     assert f"in the hands of process {other.pid}" in capsys.readouterr().err
     assert not (directory / "error.txt").exists()
-    assert main(["scale=smoke", f"paths.results={tmp_path}"]) == 0
+    assert main(["train", "scale=smoke", f"paths.results={tmp_path}"]) == 0
 
 
 def test_a_run_that_was_taken_over_writes_no_more(

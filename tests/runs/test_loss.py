@@ -62,11 +62,11 @@ def test_logits_without_a_target_are_left_out_where_they_are_many(
         return nn.Linear.forward(self, x)
 
     monkeypatch.setattr(NextTokenHead, "forward", counted)
-    whole = run_smoke(tmp_path / "whole", "task=memorization")["metrics"]
+    whole = run_smoke(tmp_path / "whole", "task=memorization").metrics
     before = max(rows)
     monkeypatch.setattr(module, "MANY", 0)
     rows.clear()
-    part = run_smoke(tmp_path / "part", "task=memorization")["metrics"]
+    part = run_smoke(tmp_path / "part", "task=memorization").metrics
     assert max(rows) * 2 == before  # every second token is a value
     for name in ("train/loss", "test/loss"):
         assert part[name] == pytest.approx(whole[name], rel=1e-4)

@@ -1,6 +1,5 @@
 """Populations: every member as its own run."""
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from coefdyn.errors import ConfigError
 from coefdyn.runs.population.fusing import family, is_fused
 from coefdyn.runs.population.stacked import Stack
 from coefdyn.runs.population.training import train_population
+from coefdyn.runs.record import Record, read_record
 from coefdyn.runs.run import run_one
 from tests.runs.populations import FUSED, grid, records, small
 from tests.runs.runs import history
@@ -29,12 +29,12 @@ def in_float64() -> Iterator[None]:
     torch.set_default_dtype(torch.float32)
 
 
-def assert_same(ours: dict[str, Any], solo: dict[str, Any], rel: float) -> None:
+def assert_same(ours: Record, solo: Record, rel: float) -> None:
     """But for times and sessions."""
-    assert ours.keys() - solo.keys() == {"population"}
+    assert solo.population is None
     for name in ("run_id", "status", "diverged_at_step", "epochs", "steps", "chance",
                  "choices", "backend", "parameters", "data"):  # fmt: skip
-        assert ours[name] == solo[name], name
+        assert getattr(ours, name) == getattr(solo, name), name
     for name, value in solo.metrics.items():
         assert ours.metrics[name] == pytest.approx(value, rel=rel), name
     if solo.coefficients is None:
@@ -168,9 +168,9 @@ def test_lists_on_the_command_line_are_a_population(
 ) -> None:
     given = ["scale=smoke", f"paths.results={tmp_path}", FUSED, "trainer.max_epochs=1"]
     lists = ["population.lr=[1e-3,2e-3]", "population.seed=[0,1,2]"]
-    assert main([*given, *lists]) == 0
+    assert main(["train", *given, *lists]) == 0
     assert capsys.readouterr().out.count("record.json") == 6
-    found = [json.loads(path.read_text()) for path in tmp_path.glob("runs/*/record.json")]
+    found = [read_record(path) for path in tmp_path.glob("runs/*/record.json")]
     assert {record.config["seed"] for record in found} == {0, 1, 2}
     assert {record.population["members"] for record in found} == {6}
     for wrong, words in (
@@ -179,5 +179,5 @@ def test_lists_on_the_command_line_are_a_population(
         ("population.mode=both", "choose from sequential, fused, auto"),
         ("population=3", "population=3 must be a section"),
     ):
-        assert main([*given, wrong]) == 1
+        assert main(["train", *given, wrong]) == 1
         assert words in capsys.readouterr().err

@@ -1,6 +1,5 @@
 """Populations that are killed, asked to end, or share their members with other processes."""
 
-import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from coefdyn.runs.lock import Lock, LockedError, LostLockError, locked
 from coefdyn.runs.population.member import Member
 from coefdyn.runs.population.stacked import Stack
 from coefdyn.runs.population.training import train_population
+from coefdyn.runs.record import Record, read_record
 from coefdyn.sweeps.worker import attempt
 from tests.runs.populations import records, small
 from tests.runs.runs import folder
@@ -87,8 +87,9 @@ def test_the_last_member_of_a_population_goes_on_from_its_checkpoint(
     (outcome,) = attempt([PlannedRun(config.run_id, (), config.values, config.choices)])
     assert outcome.end == "done"
     assert steps == list(range(5, 13))
-    ours = json.loads((tmp_path / "ended" / "runs" / config.run_id / "record.json").read_text())
-    assert ours.metrics == pytest.approx(plain[-1]["metrics"], rel=1e-5)
+    ours = read_record(tmp_path / "ended" / "runs" / config.run_id / "record.json")
+    assert ours is not None
+    assert ours.metrics == pytest.approx(plain[-1].metrics, rel=1e-5)
 
 
 def test_one_member_of_a_population_can_be_elsewhere(tmp_path: Path) -> None:
@@ -97,9 +98,9 @@ def test_one_member_of_a_population_can_be_elsewhere(tmp_path: Path) -> None:
     with locked(tmp_path / "runs" / name):
         endings = train_population(configs)
     assert isinstance(endings[1], LockedError)
-    assert [isinstance(ending, dict) for ending in endings] == [True, False, True, True]
+    assert [isinstance(ending, Record) for ending in endings] == [True, False, True, True]
     again = records(train_population(configs))
-    assert again[1]["population"]["members"] == 1
+    assert again[1].population["members"] == 1
 
 
 def test_a_member_that_was_taken_over_leaves(
@@ -117,5 +118,5 @@ def test_a_member_that_was_taken_over_leaves(
     monkeypatch.setattr(Lock, "check", taken)
     endings = train_population(configs)
     assert isinstance(endings[2], LostLockError)
-    assert [isinstance(ending, dict) for ending in endings] == [True, True, False, True]
+    assert [isinstance(ending, Record) for ending in endings] == [True, True, False, True]
     assert not (tmp_path / "runs" / lost / "record.json").exists()

@@ -13,7 +13,7 @@ from coefdyn.config.compose import Config
 from coefdyn.runs import run
 from coefdyn.runs.checkpoint import KeepProgress
 from coefdyn.runs.loop import Training
-from coefdyn.runs.record import SOLO_CHECKPOINT, read_record
+from coefdyn.runs.record import SOLO_CHECKPOINT, Record, read_record
 from coefdyn.runs.run import run_one
 from tests import SCRIPTS
 from tests.runs.runs import smoke
@@ -35,10 +35,12 @@ def config(results: Path, *more: str) -> Config:
     return smoke(results, *SETTINGS, *more)
 
 
-def outcome(results: Path, record: dict[str, Any]) -> tuple[Any, ...]:
+def outcome(results: Path, record: Record) -> tuple[Any, ...]:
     directory = results / "runs" / record.run_id
     weights = torch.load(directory / SOLO_CHECKPOINT, weights_only=True)["state_dict"]
-    kept = {k: v for k, v in record.items() if k not in ("seconds", "config", "earlier_sessions")}
+    kept = {
+        k: v for k, v in vars(record).items() if k not in ("seconds", "config", "earlier_sessions")
+    }
     return (
         kept,
         {k: v.tolist() for k, v in weights.items()},
@@ -95,7 +97,7 @@ def test_a_run_that_was_good_enough_before_the_kill_stops(
 ) -> None:
     wanted = config(tmp_path, "trainer.stop_at=0.01")
     run_and_kill_after_one_epoch(wanted, monkeypatch)
-    assert run_one(wanted)["epochs"] == 1
+    assert run_one(wanted).epochs == 1
 
 
 def test_killed_inside_a_test_or_before_the_record(

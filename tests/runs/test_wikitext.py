@@ -72,9 +72,9 @@ def test_large_and_small_vocabularies_take_the_same_steps(
 
 
 def test_the_same_text_elsewhere_is_the_same_run(tmp_path: Path, text: dict[str, Any]) -> None:
-    before = compose(lm(tmp_path).run_id)
+    before = compose(lm(tmp_path)).run_id
     prepare(text)
-    here = compose(lm(tmp_path).run_id)
+    here = compose(lm(tmp_path)).run_id
     assert before != here
     (tmp_path / "moved").mkdir()
     Path(text["out"]).rename(tmp_path / "moved" / "smoke")

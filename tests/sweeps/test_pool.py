@@ -8,15 +8,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from coefdyn.cli import main
+from coefdyn.cli.sweep import run as main
 from coefdyn.config.grid import plan
 from coefdyn.runs.lock import owner_of
 from coefdyn.runs.record import read_record
-from coefdyn.sweeps.state import folder
 from coefdyn.sweeps.worker import shares
 from tests import SCRIPTS
 from tests.runs.test_lock import held
@@ -29,8 +27,10 @@ def table(results: Path) -> str:
     """Everything that the records say of the runs, but for times and sessions."""
     rows = []
     for path in sorted((results / "runs").iterdir()):
-        record: dict[str, Any] = read_record(path / "record.json") or {}
-        kept = {k: record[k] for k in ("run_id", "status", "metrics", "coefficients", "data")}
+        record = read_record(path / "record.json")
+        kept = {
+            k: getattr(record, k) for k in ("run_id", "status", "metrics", "coefficients", "data")
+        }
         rows.append(json.dumps(kept) + (path / "metrics.csv").read_text())
     return "\n".join(rows)
 
@@ -57,7 +57,7 @@ def test_one_that_fails_stops_no_other(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def kill_at_random(results: Path, grid: list[str], kills: int, seed: int) -> int:
-    """PlannedRun a sweep whose workers are killed; how many times it had to be started."""
+    """Run a sweep whose workers are killed; how many times it had to be started."""
     rng, killed, starts = random.Random(seed), 0, 0
     while True:
         process = subprocess.Popen(
@@ -207,13 +207,13 @@ def test_a_sweep_of_populations(tmp_path: Path, capsys: pytest.CaptureFixture[st
     grid = ["scale=smoke", "task=noisy_recall,compression", "optimizer.lr=1e-3,5e-3", "seed=0,1",
             f"paths.results={tmp_path}", "population.mode=fused"]  # fmt: skip
     begun = plan(grid)[0]
-    folder(tmp_path, begun.run_id).mkdir(parents=True)
-    (folder(tmp_path, begun.run_id) / "last.ckpt").write_text("")
+    begun.folder.mkdir(parents=True)
+    (begun.folder / "last.ckpt").write_text("")
     assert [len(share) for share in shares(plan(grid))] == [1, 3, 4]
-    (folder(tmp_path, begun.run_id) / "last.ckpt").unlink()
+    (begun.folder / "last.ckpt").unlink()
     assert main([*grid, "action=run", "jobs=2"]) == 0
     assert "8 done, 0 diverged, 0 failed, 0 missing, 8 total" in capsys.readouterr().out
     for run in plan(grid):
-        record = read_record(folder(tmp_path, run.run_id) / "record.json")
+        record = read_record(run.folder / "record.json")
         assert record is not None
         assert record.population == {"mode": "fused", "members": 4}

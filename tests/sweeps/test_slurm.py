@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from coefdyn.cli import main
+from coefdyn.cli.sweep import run as main
 from coefdyn.config.grid import PlannedRun, plan
 from coefdyn.errors import ConfigError
 from coefdyn.runs.lock import owner_of
@@ -121,7 +121,7 @@ def test_a_manifest_edited_by_hand_is_refused(
 
 
 def _as_read(run: PlannedRun) -> PlannedRun:
-    return PlannedRun(run.run_id, run.point, dict(run.settings), dict(run.choices))
+    return PlannedRun(run.run_id, run.point, dict(run.values), dict(run.choices))
 
 
 @pytest.fixture

@@ -47,7 +47,8 @@ def run(arguments: Sequence[str]) -> int:
         for experiment in chosen:
             if not experiment.columns:  # else `coefdyn bench` makes its table
                 named = [f"experiment={experiment.stem}"] if names["experiment"] else []
-                narrower = grid if named else []
+                # Where runs and data lie says nothing about which runs they are.
+                narrower = [a for a in grid if named and not a.startswith("paths.")]
                 _make_tables(folder, experiment, keys.source, [*named, *passed_on], narrower)
     for experiment in chosen:
         absent = [name for name in experiment.needs if not folder.has(name)]

@@ -1,11 +1,13 @@
 """The picture of any experiment: a measure by what the grid varies, and how training came there."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from coefdyn.plot.style import (
     ACCURACY,
@@ -26,6 +28,7 @@ from coefdyn.plot.style import (
 from coefdyn.results.tables import axes_of
 
 COLOURS = (BLUE, ORANGE, GREEN, RED, PINK, SKY, YELLOW, GREY)
+STYLES = ("-", "--", ":", "-.")
 WIDTH = 0.6  # that the points of one place of the x-axis are spread over
 MEASURES = {"accuracy": ACCURACY, "test/perplexity": "test perplexity"}
 
@@ -46,8 +49,9 @@ def draw_default(stem: str, tables: Mapping[str, pd.DataFrame]) -> Figure:
             )
             draw_points(upper, rows, x, hues, measure)
             upper.set_title("" if name is None else task_name(str(name)))
-            draw_curves(lower, lines, [x, *hues] if x else hues)
-        legend_below(figure, columns=4)
+            draw_curves(lower, lines, x, hues)
+        if hues:
+            legend_below(figure, columns=4)
     return figure
 
 
@@ -74,20 +78,20 @@ def draw_points(
     axes: Axes, points: pd.DataFrame, x: str | None, hues: Sequence[str], measure: str = "accuracy"
 ) -> None:
     """Means over seeds, and a line from the smallest to the largest."""
-    places = sorted(points[x].unique(), key=_order) if x else [""]
-    groups = list(points.groupby(list(hues), sort=False, dropna=False)) if hues else [("", points)]
-    for number, (key, group) in enumerate(groups):
+    places = _places(points, x)
+    groups = _groups(points, hues)
+    for number, (label, group) in enumerate(groups):
         shift = WIDTH * ((number + 0.5) / len(groups) - 0.5)
         at = np.array([places.index(value) if x else 0 for value in group[x or measure]]) + shift
-        colour, label = COLOURS[number % len(COLOURS)], _label(hues, key)
-        axes.plot(at, group[measure], "o", color=colour, label=label or None)
+        colour = COLOURS[number % len(COLOURS)]
+        axes.plot(at, group[measure], "o", color=colour, label=label)
         if measure == "accuracy":
             axes.vlines(at, group["accuracy_min"], group["accuracy_max"], color=colour, linewidth=1)
     axes.set_xticks(range(len(places)), [_word(value) for value in places])
     if len(places) > 4:
         axes.tick_params("x", rotation=30)
     axes.set_xlim(-0.6, len(places) - 0.4)
-    axes.set_xlabel(_word(x) if x else "")
+    axes.set_xlabel(_word(x or ""))
     if measure == "accuracy":
         chances = points["chance"].unique()
         accuracy_axis(axes, float(chances[0]) if len(chances) == 1 else None)
@@ -95,29 +99,40 @@ def draw_points(
         axes.set_ylabel(MEASURES[measure])
 
 
-def draw_curves(axes: Axes, curves: pd.DataFrame, hues: Sequence[str]) -> None:
-    """Test accuracy over the steps, or of text the validation loss; means over seeds."""
+def draw_curves(axes: Axes, curves: pd.DataFrame, x: str | None, hues: Sequence[str]) -> None:
+    """Test accuracy over the steps, or of text the validation loss; means over seeds. Colours are
+    those of the points, places of their x-axis are styles of lines."""
     columns = [c for c in ("test/accuracy", "validation/loss", "train/loss") if c in curves]
     column = next((c for c in columns if curves[c].notna().any()), None)
     if column is None:
         axes.annotate("no curves", (0.5, 0.5), xycoords="axes fraction", ha="center", color="0.5")
         return
     rows = curves[curves[column].notna()]
-    groups = list(rows.groupby(list(hues), sort=False, dropna=False)) if hues else [("", rows)]
-    for number, (key, group) in enumerate(groups):
-        mean = group.groupby("step")[column].mean()
-        colour = COLOURS[number % len(COLOURS)]
-        style = "-" if number < len(COLOURS) else "--"
-        axes.plot(mean.index, mean, style, color=colour, linewidth=1, label=_label(hues, key))
+    places = _places(rows, x)
+    for number, (_, group) in enumerate(_groups(rows, hues)):
+        for place, value in enumerate(places):
+            mean = (group[group[x] == value] if x else group).groupby("step")[column].mean()
+            colour, style = COLOURS[number % len(COLOURS)], STYLES[place % len(STYLES)]
+            axes.plot(mean.index, mean, color=colour, linestyle=style, linewidth=1)
+    if len(places) > 1:
+        keys = [Line2D([], [], color="0.4", ls=s) for s in STYLES[: len(places)]]
+        words = [_word(value) for value in places[: len(STYLES)]]
+        axes.legend(keys, words, title=_word(x), fontsize=6, title_fontsize=6)
     axes.set_xlabel("training step")
     axes.set_ylabel(ACCURACY if column == "test/accuracy" else column.replace("/", " "))
-    if len(groups) > 1:
-        axes.legend(fontsize=6, ncols=2 if len(groups) > 6 else 1)
 
 
-def _label(hues: Sequence[str], key: object) -> str:
-    values = key if isinstance(key, tuple) else (key,)
-    return ", ".join(_word(value) for value in values[: len(hues)])
+def _places(table: pd.DataFrame, x: str | None) -> list[Any]:
+    """The values of the x-axis: numbers by size, words in the order of the alphabet."""
+    return sorted(table[x].unique(), key=_order) if x else [""]
+
+
+def _groups(table: pd.DataFrame, hues: Sequence[str]) -> list[tuple[str, pd.DataFrame]]:
+    """A colour each, with its label."""
+    if not hues:
+        return [("", table)]
+    found = table.groupby(list(hues), sort=False, dropna=False)
+    return [(", ".join(map(_word, key)), group) for key, group in found]
 
 
 def _word(value: object) -> str:
@@ -125,5 +140,4 @@ def _word(value: object) -> str:
 
 
 def _order(value: object) -> tuple[float, str]:
-    """Numbers by size, words in the order of the alphabet."""
     return (float(value), "") if isinstance(value, int | float) else (0.0, str(value))
