@@ -5,7 +5,7 @@ BIN := .venv/bin
 
 .PHONY: help
 help: ## List the commands
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1|\2/' | column -t -s '|'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-12s %s\n", $$1, $$2}'
 
 .venv/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -21,12 +21,16 @@ demo: setup ## Train a small ablation; leaves a figure and a page in results/dem
 	$(BIN)/python scripts/demo.py
 
 .PHONY: test
-test: setup ## Run the tests, about 9 minutes on 2 cores
-	$(BIN)/pytest -n auto --dist loadgroup -m 'not slow and not gpu'
+test: setup ## Run the tests, about 8 minutes on 2 cores
+	$(BIN)/pytest -n auto --dist loadgroup -m 'not slow and not gpu and not wheel'
 
 .PHONY: test-slow
 test-slow: setup ## Run the long tests too: the full product of designs
-	$(BIN)/pytest -n auto --dist loadgroup -m 'not gpu'
+	$(BIN)/pytest -n auto --dist loadgroup -m 'not gpu and not wheel'
+
+.PHONY: test-wheel
+test-wheel: setup ## Build the wheel, install it without the repo, and use it in an empty directory
+	$(BIN)/pytest -m wheel
 
 .PHONY: slurm-test
 slurm-test: setup ## Run the tests against a real SLURM of one node (needs slurm-wlm and munge)

@@ -108,9 +108,9 @@ def test_the_others_go_on_when_members_leave(
     together = records(train_population(make("together", early, FUSED)))
     for ours, solo in zip(together[:-1], stopped[:-1], strict=True):
         assert_same(ours, solo, rel=1e-9)
-    assert together[-1]["status"] == "diverged"
-    assert together[-1]["diverged_at_step"] == 10
-    assert together[-1]["coefficients"] is None
+    assert together[-1].status == "diverged"
+    assert together[-1].diverged_at_step == 10
+    assert together[-1].coefficients is None
     assert [ours.population["members"] for ours in together] == [4] * 4
 
 
@@ -118,9 +118,7 @@ def test_members_in_bfloat16_are_near_their_own_runs(tmp_path: Path) -> None:
     mixed = "trainer.precision=bf16-mixed"
     together = records(train_population(small(tmp_path / "together", mixed, "model=mamba2")))
     alone = run_one(small(tmp_path / "alone", mixed, "model=mamba2")[1])
-    assert together[1]["metrics"]["test/loss"] == pytest.approx(
-        alone.metrics["test/loss"], rel=0.01
-    )
+    assert together[1].metrics["test/loss"] == pytest.approx(alone.metrics["test/loss"], rel=0.01)
 
 
 def test_the_backend_of_members_is_what_the_stack_used(tmp_path: Path) -> None:

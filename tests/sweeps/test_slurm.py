@@ -29,6 +29,7 @@ real = [
         reason=f"SLURM is not installed: no {', '.join(missing_programs())}",
     ),
 ]
+ODD = "my #1 ='results' \"ü\""
 SMALL = ["slurm.cpus=1", "slurm.mem=100", "slurm.time=null"]
 
 
@@ -145,7 +146,7 @@ def _parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-@pytest.mark.parametrize("place", [pytest.param("a place with spaces", marks=real)])
+@pytest.mark.parametrize("place", [pytest.param('it\'s a "place" 100%', marks=real)])
 def test_a_failure_a_cancellation_and_requeues(
     cluster: Cluster, tmp_path: Path, place: str
 ) -> None:
@@ -156,9 +157,9 @@ def test_a_failure_a_cancellation_and_requeues(
         "scale=smoke",
         "seed=range(0,24)",
         "trainer.max_epochs=40",
-        "paths.results='my results'",
+        f"paths.results={ODD}",
     ]
-    runs = [home / "my results" / "runs" / run.run_id for run in plan(grid)]
+    runs = [home / ODD / "runs" / run.run_id for run in plan(grid)]
     runs[2].mkdir(parents=True)
     (runs[2] / "last.ckpt").write_text("no checkpoint")
     sent = cluster.sweep(*grid, *SMALL, "action=submit", "slurm.pack=4", cwd=home)
@@ -179,12 +180,12 @@ def test_a_failure_a_cancellation_and_requeues(
     states = cluster.wait()
     others = {f"{array}_{job}": "COMPLETED" for job in (2, 3, 4, 5)}
     assert states == {f"{array}_0": "FAILED", f"{array}_1": "CANCELLED", **others}
-    logs = {p.stem: p.read_text() for p in (home / "my results" / "slurm").glob("*/*.log")}
+    logs = {p.stem: p.read_text() for p in (home / ODD / "slurm").glob("*/*.log")}
     assert "SIGUSR1: saved" in logs[f"{array}_2"]
     assert "SIGTERM: saved" in logs[f"{array}_3"]
 
     now = json.loads(cluster.sweep(*grid, "action=status", "format=json", cwd=home).stdout)
-    left = {run.run_id: run["state"] for run in now["runs"] if run["state"] != "done"}
+    left = {run["run_id"]: run["state"] for run in now["runs"] if run["state"] != "done"}
     assert left.pop(runs[2].name) == "failed"
     assert set(left) <= {run.name for run in runs[4:8]}  # of the cancelled job
     assert set(left.values()) == {"missing"}

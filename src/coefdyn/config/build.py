@@ -140,12 +140,14 @@ def build_mixer(config: Config, objects: Objects | None = None) -> nn.Module:
 
 def build_design_mixer(config: Config) -> SequenceMixer:
     """The mixer of a configuration that has a design."""
-    mixer = build_mixer(config)
-    if not isinstance(mixer, SequenceMixer):
+    foreign = config.settings.model.mixer
+    if foreign is not None:
         raise ConfigError(
-            f"model.mixer={type(mixer).__name__} is no point (A_t, b_j, phi, eta) of the design "
-            "space: nothing can be said of its coefficients"
+            f"model.mixer={foreign.get('_target_')} is no point (A_t, b_j, phi, eta) of the "
+            "design space: nothing can be said of its coefficients"
         )
+    mixer = build_mixer(config)
+    assert isinstance(mixer, SequenceMixer)
     return mixer
 
 
