@@ -148,7 +148,8 @@ def test_a_typo_in_an_experiment_is_named(
     assert line in file.read_text()
     file.write_text(file.read_text().replace(line, typo))
     monkeypatch.setattr(composing, "CONF", copied)
-    monkeypatch.setattr(plugins, "conf_directories", lambda _: (copied,))
+    for place in (composing, plugins):
+        monkeypatch.setattr(place, "conf_directories", lambda _: (copied,))
     with pytest.raises(ConfigError) as error:
         plan(["experiment=principle5_scaling", "scale=smoke"])
     assert "\n" not in str(error.value)
