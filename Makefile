@@ -22,11 +22,11 @@ demo: setup ## Train a small ablation; leaves a figure and a page in results/dem
 
 .PHONY: test
 test: setup ## Run the tests, about 8 minutes on 2 cores
-	$(BIN)/pytest -n auto --dist loadgroup -m 'not slow and not gpu and not wheel'
+	$(BIN)/pytest -n auto --dist loadfile -m 'not slow and not gpu and not wheel and not slurm'
 
 .PHONY: test-slow
 test-slow: setup ## Run the long tests too: the full product of designs
-	$(BIN)/pytest -n auto --dist loadgroup -m 'not gpu and not wheel'
+	$(BIN)/pytest -n auto --dist loadfile -m 'not gpu and not wheel and not slurm'
 
 .PHONY: test-wheel
 test-wheel: setup ## Build the wheel, install it without the repo, and use it in an empty directory
@@ -82,5 +82,5 @@ references: setup ## Fetch the sources that tests compare adapters of kernels wi
 	for f in .references/*.tar.gz; do tar -xzf $$f -C .references; done
 
 .PHONY: bench
-bench: setup ## Measure speed and memory against their bars (SUITE=mixer|tasks|training|sweep|lengths|population|kernels)
+bench: setup ## Measure speed and memory against their bars (SUITE=mixer|tasks|training|sweep|lengths|population|kernels|results)
 	$(BIN)/python scripts/benchmark.py suite=$(or $(SUITE),mixer)

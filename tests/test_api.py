@@ -118,7 +118,6 @@ def test_a_foreign_mixer_of_another_shape_is_refused(make: object, words: str) -
         ({"block": 3}, "block=3 must be one of type1, type2"),
         ({"n_heads": 5}, "not divisible by n_heads=5"),
         ({"dropout": 0.1}, "dropout"),
-        ({"scaling": "step_size"}, "choose model/evolution from"),
         ({"plugins": ["no_such_package"]}, "neither a package that can be imported nor a"),
     ],
 )

@@ -123,7 +123,10 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize(("readout", "normalization", "form"), FORMS)
+@pytest.mark.parametrize(
+    ("readout", "normalization", "form"),
+    [pytest.param(*f, marks=[pytest.mark.slow] * (f[2] == "recurrent")) for f in FORMS],
+)
 @pytest.mark.parametrize("channels", [1, WIDTH])
 def test_strong_decay_over_2048_steps(
     readout: Readout, normalization: Normalization, form: str, channels: int

@@ -13,8 +13,6 @@ from coefdyn.results.files import TableFolder
 from coefdyn.results.statistics import rank_correlation, slope
 from tests.paper.worlds import SCRIPTED, fill
 
-pytestmark = pytest.mark.xdist_group("worlds")  # which are made once
-
 CLAIMS = {claim.name: claim for e in experiments().values() for claim in e.claims}
 # Under the norm after the sequence model these compare a function with itself.
 INVARIANT = {

@@ -15,8 +15,6 @@ from coefdyn.paper.report import drawable, page
 from coefdyn.results.files import TableFolder
 from tests.paper.worlds import fill, record, runs_of
 
-pytestmark = pytest.mark.xdist_group("worlds")  # which are made once
-
 STEM = "principle3_position"
 
 

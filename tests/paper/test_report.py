@@ -13,8 +13,6 @@ from coefdyn.cli import main
 from coefdyn.paper import experiments
 from tests.paper.worlds import fill
 
-pytestmark = pytest.mark.xdist_group("worlds")  # whose runs are planned once
-
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 )

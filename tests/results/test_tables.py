@@ -24,8 +24,6 @@ from coefdyn.results.tables import (
 from coefdyn.runs.run import run_one
 from tests.paper.worlds import fill, record, runs_of
 
-pytestmark = pytest.mark.xdist_group("worlds")  # whose runs are planned once
-
 STEM = "principle3_position"
 
 

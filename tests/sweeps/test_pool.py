@@ -86,7 +86,7 @@ def kill_at_random(results: Path, grid: list[str], kills: int, seed: int) -> int
 
 @pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_killed_workers_change_nothing(tmp_path: Path, kills: int) -> None:
-    epochs = 40 if kills == 2 else 150
+    epochs = 25 if kills == 2 else 150
     grid = [*FOUR, f"trainer.max_epochs={epochs}", "trainer.checkpoint_seconds=0.1"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert main([*grid, f"paths.results={whole}", "action=run", "jobs=2"]) == 0
@@ -120,7 +120,7 @@ def test_a_worker_that_dies_again_and_again_fails_its_run_alone(
 
 
 def test_asked_to_end_it_saves_and_the_same_command_goes_on(tmp_path: Path) -> None:
-    grid = ["scale=smoke", "trainer.max_epochs=400", f"paths.results={tmp_path}", "action=run"]
+    grid = ["scale=smoke", "trainer.max_epochs=150", f"paths.results={tmp_path}", "action=run"]
     (run,) = plan(grid[:-1])
     directory = tmp_path / "runs" / run.run_id
     process = subprocess.Popen([*SWEEP, *grid], stderr=subprocess.PIPE, text=True)
@@ -145,7 +145,7 @@ def test_runs_of_others_are_waited_for(tmp_path: Path) -> None:
     with held(directory):
         process = subprocess.Popen([*SWEEP, *grid, "action=run"], stderr=subprocess.DEVNULL)
         with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(timeout=10)
+            process.wait(timeout=6)
         assert not (directory / "record.json").exists()
     assert process.wait(timeout=60) == 0
     assert (directory / "record.json").exists()

@@ -204,9 +204,7 @@ def _remedy(config: Config, error: MissingTraitError) -> str:
     named = [f"plugins=[{','.join(plugins)}]"] if plugins else []
     fitting = []
     for option in options("model/evolution", tuple(plugins)):
-        other = dict(chosen) | {"model/evolution": option}
-        groups = [f"{group}={choice}" for group, choice in other.items() if choice != "None"]
-        evolution = compose([*groups, *named]).settings.model.evolution
+        evolution = compose([f"model/evolution={option}", *named]).settings.model.evolution
         if getattr(build_slot(config, evolution, Evolution), error.trait):
             fitting.append(option)
     return (
