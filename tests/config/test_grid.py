@@ -31,14 +31,22 @@ LITE = (54, 24, 12, 36, 48, 432, 288, 27, 27, 144, 5, 7)
 
 
 def test_every_experiment_has_the_runs_of_the_paper() -> None:
-    assert set(options("experiment")) == set(PAPER)
+    assert set(options("experiment")) >= set(PAPER)
     for name, number in PAPER.items():
         assert len(sweep_points([f"experiment={name}", "scale=paper"])) == number
     for name, number in zip(PAPER, LITE, strict=True):
         assert len(sweep_points([f"experiment={name}", "scale=lite"])) == number
 
 
-@pytest.mark.parametrize("experiment", PAPER)
+# Whose designs others have too: shared runs, the same with a norm, presets that tests train.
+ALIKE = ("principle2_2_zeros", "principle5_no_post_norm", "principle6_no_post_norm",
+         "architectures")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "experiment",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n in ALIKE)) for n in options("experiment")],
+)
 def test_every_design_of_an_experiment_can_be_built(experiment: str) -> None:
     runs = plan([f"experiment={experiment}", "scale=smoke"])
     assert len(runs) == len(sweep_points([f"experiment={experiment}", "scale=smoke"]))

@@ -1,5 +1,6 @@
 """Figures: each follows its tables, and any experiment has one."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from coefdyn import paper
 from coefdyn.cli import main
 from coefdyn.config.plugins import options
 from coefdyn.paper import experiment_of, experiments
@@ -80,3 +82,20 @@ def test_a_figure_is_not_drawn_for_want_of_what_it_needs(tmp_path: Path) -> None
     }
     folder.write(experiments()[stem], runs_of(stem), records)
     assert drawable(folder) == []
+
+
+def test_one_file_adds_an_experiment_of_the_paper(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else names it: no list, no test."""
+    (tmp_path / "principle7.py").write_text(
+        "from coefdyn.results.experiment import Experiment\n"
+        "EXPERIMENTS = (Experiment('principle7_mine', 'a caption', None),)\n"
+    )
+    monkeypatch.setattr(paper, "__path__", [*paper.__path__, str(tmp_path)])
+    experiments.cache_clear()
+    try:
+        assert experiments()["principle7_mine"].caption == "a caption"
+    finally:
+        experiments.cache_clear()
+        sys.modules.pop("coefdyn.paper.principle7", None)
