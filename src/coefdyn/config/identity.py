@@ -9,6 +9,7 @@ stand below. A neutral value never changes once it is released.
 import hashlib
 import json
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
@@ -31,27 +32,30 @@ NEUTRAL: dict[str, dict[str, Any]] = {"": {}, "model": {"mixer": None}, "trainer
 def run_id(values: Mapping[str, Any]) -> str:
     """The name of a run with these settings: the same everywhere."""
     roots = (OURS, *LIBRARIES, *(n for n in values.get("plugins", ()) if n.isidentifier()))
-    kept = {}
-    for name, value in values.items():
-        if name in NOT_HASHED[""] or _is_neutral(NEUTRAL[""], name, value):
-            continue
-        if isinstance(value, Mapping):
-            left_out = NOT_HASHED.get(name, set())
-            if name == "model" and value.get("mixer") is not None:
-                left_out = left_out | OF_A_DESIGN
-            neutral = NEUTRAL.get(name, {})
-            value = {
-                key: inner
-                for key, inner in value.items()
-                if key not in left_out and not _is_neutral(neutral, key, inner)
-            }
-        kept[name] = _canonical(_files_by_content(value) if name == "task" else value, roots)
-    text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
+    kept = _without(values, NOT_HASHED[""], NEUTRAL[""])
+    for name, section in kept.items():
+        if isinstance(section, Mapping):
+            foreign = name == "model" and section.get("mixer") is not None
+            left_out = NOT_HASHED.get(name, set()) | (OF_A_DESIGN if foreign else set())
+            kept[name] = _without(section, left_out, NEUTRAL.get(name, {}))
+    kept["task"] = _files_by_content(kept["task"])
+    text = json.dumps(_canonical(kept, roots), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _is_neutral(neutral: Mapping[str, Any], name: str, value: Any) -> bool:
-    return name in neutral and value == neutral[name] and type(value) is type(neutral[name])
+def _without(
+    values: Mapping[str, Any], left_out: AbstractSet[str], neutral: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What is neither left out nor neutral, where 0 and 0.0 are one value, 1 and true are not."""
+    return {
+        name: value
+        for name, value in values.items()
+        if name not in left_out and not (name in neutral and _text(value) == _text(neutral[name]))
+    }
+
+
+def _text(value: Any) -> str:
+    return json.dumps(_canonical(value, ()), sort_keys=True, default=str)
 
 
 def _files_by_content(task: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,17 +69,14 @@ def _files_by_content(task: Mapping[str, Any]) -> dict[str, Any]:
 def _canonical(value: Any, roots: tuple[str, ...]) -> Any:
     """Whole floats as integers, so that 0 and 0.0 are one value; classes by their name."""
     if isinstance(value, Mapping):
-        kept = {str(k): _canonical(v, roots) for k, v in value.items() if k != "_partial_"}
-        if "_target_" in value:
-            target = str(value["_target_"])
-            root, neutral = (
-                target.partition(".")[0],
-                getattr(trusted_class(target, roots), "neutral", {}),
-            )
-            kept = {k: v for k, v in kept.items() if not _is_neutral(neutral, k, value[k])}
-            name = target.rpartition(".")[2]
-            kept["_target_"] = name if root == OURS else f"{root}:{name}"
-        return kept
+        target = str(value.get("_target_", ""))
+        neutral = getattr(trusted_class(target, roots), "neutral", {}) if target and roots else {}
+        kept = {
+            str(key): _canonical(inner, roots)
+            for key, inner in _without(value, {"_partial_", "_target_"}, neutral).items()
+        }
+        root, name = target.partition(".")[0], target.rpartition(".")[2]
+        return kept | ({"_target_": name if root == OURS else f"{root}:{name}"} if target else {})
     if isinstance(value, list | tuple):
         return [_canonical(inner, roots) for inner in value]
     if isinstance(value, float) and value.is_integer():
