@@ -34,6 +34,7 @@ def test_no_exported_name_is_a_package() -> None:
         assert callable(getattr(coefdyn, name))
         assert not (place / name).exists()
         assert not (place / f"{name}.py").exists()
+    assert set(coefdyn.__all__) <= set(dir(coefdyn))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = coefdyn.nothing
 
@@ -98,6 +99,8 @@ def test_a_foreign_mixer_can_stand_in_a_block() -> None:
         (lambda: nn.Linear(8, 7), r"makes \(1, 2, 7\) of \(1, 2, 8\)"),
         (lambda: nn.Linear(7, 8), "Linear fails: "),
         (lambda: 3, "makes a int, which is no torch.nn.Module"),
+        (nn.Linear(8, 8), "mixer=Linear must be what makes a mixer for each layer"),
+        (nn.Linear, "is called without arguments, and fails: .* mixer=lambda: MyMixer"),
     ],
 )
 def test_a_foreign_mixer_of_another_shape_is_refused(make: object, words: str) -> None:
@@ -118,6 +121,7 @@ def test_a_foreign_mixer_of_another_shape_is_refused(make: object, words: str) -
         ({"block": 3}, "block=3 must be one of type1, type2"),
         ({"n_heads": 5}, "not divisible by n_heads=5"),
         ({"dropout": 0.1}, "dropout"),
+        ({"plugins": "my_package"}, "must be a list, such as"),
         ({"plugins": ["no_such_package"]}, "neither a package that can be imported nor a"),
     ],
 )
@@ -166,6 +170,27 @@ def test_a_loaded_model_gives_the_logits_of_the_runs_end(
         model = coefdyn.load_run(tmp_path / "runs" / name).model()
         with torch.no_grad():
             assert torch.equal(model(tokens), logits)
+
+
+WRONG_KINDS = """
+import coefdyn
+from coefdyn.errors import ConfigError
+for arguments, results in (([["scale=smoke"]], "x"), (["scale=smoke"], None), ([None], "x")):
+    try:
+        coefdyn.train(*arguments, results=results)
+    except ConfigError as error:
+        print(error)
+"""
+
+
+def test_what_is_no_text_and_no_folder_is_refused(tmp_path: Path) -> None:
+    """In a process of its own: here, types are checked before our code is asked."""
+    printed = subprocess.check_output(
+        [sys.executable, "-c", WRONG_KINDS], text=True, cwd=tmp_path
+    ).splitlines()
+    words = ("must be text", "results=None must be a folder", "must be text")
+    assert all(word in line for word, line in zip(words, printed, strict=True))
+    assert not list(tmp_path.iterdir())
 
 
 def test_weights_that_are_gone_are_named(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def record(task: str, readout: str, accuracy: float, near_zero: float | None) ->
         "run_id": f"{task}-{readout}",
         "status": "diverged" if near_zero is None else "finished",
         "chance": 0.1,
-        "choices": {"task": task, "model/readout": readout},
+        "choices": {"task": task, "model": "gla", "scale": "lite", "model/readout": readout},
         "metrics": {"test/accuracy": accuracy},
         "coefficients": statistics,
         "seconds": {"training": 3.0},

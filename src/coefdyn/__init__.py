@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["build_mixer", "build_model", "check_design", "load_run", "load_runs", "train"]
 
 
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__, "plot", "testing"])
+
+
 def __getattr__(name: str) -> Any:
     if name in ("load_run", "load_runs"):
         return getattr(importlib.import_module("coefdyn.results.load"), name)

@@ -75,8 +75,8 @@ def build_model(
     preset      an architecture of conf/model, such as "gla" or "mamba2"
     max_length  the longest sequence that learned positions can take
     d_mlp       inner width of the MLP: twice d_model if not given, None for no MLP
-    mixer       makes a sequence mixer of your own for each layer, in place of the four slots: any
-                module that maps (batch, time, d_model) to the same shape
+    mixer       makes a sequence mixer of your own for each layer, in place of the four slots, as in
+                mixer=lambda: MyMixer(64): a module from (batch, time, d_model) to the same shape
     seed        of the initial weights
     choices     as for build_mixer, and block and position; objects are copied for each layer
     """
@@ -128,6 +128,9 @@ def train(*overrides: str, results: str | Path = "results", plugins: Sequence[st
     such as "model=gla", "task=noisy_recall", "scale=smoke", "optimizer.lr=1e-3"."""
     from coefdyn.runs.run import folder_of, run_one  # takes seconds
 
+    if not isinstance(results, str | Path) or not str(results):
+        raise ConfigError(f"results={results!r} must be a folder")
+    _check_texts(overrides)
     config = compose([*overrides, f"paths.results={results}", *_named(plugins)])
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=r"lightning\.")  # about its own insides
@@ -137,10 +140,19 @@ def train(*overrides: str, results: str | Path = "results", plugins: Sequence[st
 
 def check_design(*overrides: str, plugins: Sequence[str] = ()) -> Report:
     """A design against the six principles: `.lines` with a verdict each, `.facts`, `.broken`."""
+    _check_texts(overrides)
     config = compose([*overrides, *_named(plugins)])
     build.build_model(config)  # what cannot be built fails here, in its own words
     return check(config)
 
 
+def _check_texts(overrides: Sequence[str]) -> None:
+    for override in overrides:
+        if not isinstance(override, str):
+            raise ConfigError(f"{override!r} must be text, as on the command line: 'model=gla'")
+
+
 def _named(plugins: Sequence[str]) -> list[str]:
+    if isinstance(plugins, str) or not all(isinstance(name, str) for name in plugins):
+        raise ConfigError(f"plugins={plugins!r} must be a list, such as ['my_package']")
     return [f"plugins=[{','.join(plugins)}]"] if plugins else []

@@ -65,9 +65,9 @@ def page(records: Sequence[Record], drawing: Figure) -> str:
  code {{ font-size: .9em }}
 </style>
 <h1>Which readout?</h1>
-<p>Softmax attention with its readout &phi; exchanged, everything else equal: A = I,
-b = 1/&radic;n, &eta; = &Sigma;&alpha;. One learning rate and one seed at scale <i>lite</i>: enough
-to see the tool work, not to judge a claim.</p>
+<p>{escape(records[0].choices["model"].replace("_", " "))} with its readout &phi; exchanged,
+everything else equal. One learning rate and one seed at scale
+<i>{escape(records[0].choices["scale"])}</i>: enough to see the tool work, not to judge a claim.</p>
 <img src="data:image/png;base64,{picture}" alt="accuracy against the fraction near zero">
 <div class="scroll"><table>
 <tr><th>task</th><th>readout</th><th>accuracy</th><th>chance</th><th>near zero</th>

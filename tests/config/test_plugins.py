@@ -94,6 +94,49 @@ def test_a_foreign_mixer_is_trained_with_all_but_statistics() -> None:
         coefdyn.check_design("model=causal_mean", plugins=["my_package"])
 
 
+def test_a_grid_with_a_foreign_mixer_becomes_a_table(here: Path) -> None:
+    grid = [NAMED, "model=causal_mean,gla", "trainer.clip=null,1.0", "scale=smoke"]
+    assert main(["sweep", *grid, "action=run"]) == 0
+    assert main(["figure", *grid, "name=mine"]) == 0
+    assert main(["report", NAMED]) == 0
+    table = (here / "results" / "tables" / "smoke" / "mine.csv").read_text()
+    assert table.count("foreign") == 2 * 5
+    assert main(["figure", *grid, "name=../mine"]) == 1
+
+
+def test_every_command_takes_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By name, or from the environment."""
+    run = coefdyn.train("scale=smoke", "model/readout=square", plugins=["my_package"])
+    commands = [["show", run.run_id], ["check", "model/readout=square"], ["doctor"],
+                ["sweep", "model/readout=square", "scale=smoke"]]  # fmt: skip
+    for command in commands:
+        assert main([*command, NAMED]) == 0
+    monkeypatch.setenv("COEFDYN_PLUGINS", "my_package")
+    for command in commands:
+        assert main(command) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "words"),
+    [
+        ("raise RuntimeError('boom')", "Broken", "cannot be imported: RuntimeError: boom"),
+        ("import no_such_thing", "Broken", "cannot be imported: ModuleNotFoundError"),
+        ("def make(): ...", "make", "is refused: it is no class"),
+        ("", "Nothing", "has no Nothing"),
+        ("from subprocess import Popen", "Popen", "it is defined in subprocess"),
+    ],
+)
+def test_a_broken_plugin_gets_one_sentence(
+    here: Path, text: str, target: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "my_package" / f"broken_{target}_{len(text)}.py").write_text(text)
+    chosen = f"model.readout._target_=my_package.broken_{target}_{len(text)}.{target}"
+    assert main(["train", NAMED, "scale=smoke", "model/readout=relu", chosen]) == 1
+    message = capsys.readouterr().err
+    assert words in message
+    assert message.count("\n") == 1
+
+
 def test_a_directory_of_yaml_is_a_plugin_without_classes(here: Path) -> None:
     place = here / "mine" / "conf" / "model"
     place.mkdir(parents=True)

@@ -1,6 +1,7 @@
 """Data from files in the published layout, and from the original code."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -12,7 +13,7 @@ from coefdyn.tasks.mad.in_context_recall import InContextRecall
 from coefdyn.tasks.mad.memorization import Memorization
 from coefdyn.tasks.mad.selective_copying import SelectiveCopying
 from coefdyn.tasks.source import identity, load
-from coefdyn.tasks.task import Examples, Split
+from coefdyn.tasks.task import IGNORE, Examples, Split
 
 TASK = SelectiveCopying(vocab_size=8, seq_len=16, num_tokens_to_copy=4, num_train=6, num_test=5)
 
@@ -137,3 +138,21 @@ def test_mad_lab_calls_the_original_with_our_settings(monkeypatch: pytest.Monkey
         num_test=2,
     )  # fmt: skip
     assert (load(fixed, "train", 0, "mad_lab").targets == 7).all()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda x, y: Examples(x.astype(float), y), "must be Examples of int64"),
+        (lambda x, y: Examples(x, y[:, :-1]), "has inputs"),
+        (lambda x, y: Examples(x, np.full_like(y, IGNORE)), "no target is scored"),
+        (lambda x, y: Examples(x + 100, y), "token ids outside"),
+    ],
+)
+def test_what_a_task_generates_is_checked_as_files_are(
+    spoil: Callable[..., object], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = TASK.generate("train", 0)
+    monkeypatch.setattr(SelectiveCopying, "generate", lambda *_: spoil(*whole))
+    with pytest.raises(ConfigError, match=words):
+        load(TASK, "train", 0, "native")

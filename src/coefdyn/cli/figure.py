@@ -1,5 +1,6 @@
 """`coefdyn figure`: tables and figures from records, of any experiment."""
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +27,11 @@ def run(arguments: Sequence[str]) -> int:
     passed_on = [f"scale={names['scale']}", *grid, *(a for a in rest if a.startswith("plugins="))]
     measured = [e.stem for e in experiments().values() if e.columns]
     choose("scale", names["scale"], options("scale", plugins))
-    if names["experiment"] or not grid:
+    if not names["experiment"] and not grid:
+        raise ConfigError(
+            "figure needs experiment=<name>, experiment=all, or a grid such as model=gla,mamba2"
+        )
+    if names["experiment"]:
         known = [*options("experiment", plugins), *measured, "all"]
         choose("experiment", names["experiment"], known)
     if grid and keys.source == "tables":
@@ -34,6 +39,8 @@ def run(arguments: Sequence[str]) -> int:
             f"source=tables draws tables as they are: {' '.join(grid)} would change nothing; "
             "leave it out, or take source=records"
         )
+    if not re.fullmatch(r"[\w.-]+", keys.name):
+        raise ConfigError(f"name={keys.name} must be a word: it names a table and a figure")
     folder = TableFolder(Path(keys.paths.results), names["scale"])
     stems = [names["experiment"] or keys.name]
     if stems == ["all"]:

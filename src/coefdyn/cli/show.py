@@ -16,7 +16,8 @@ from coefdyn.results.load import Run, flat, load_run
 
 
 def run(arguments: Sequence[str]) -> int:
-    keys, names = own_keys(Show, "show", arguments)
+    keys, rest = own_keys(Show, "show", arguments)
+    names = [name for name in rest if not name.startswith("plugins=")]
     if len(names) not in (1, 2):
         raise ConfigError("show takes one run, or two to compare: coefdyn show <run> [<run>]")
     runs = [_found(name, Path(keys.paths.results)) for name in names]

@@ -112,7 +112,7 @@ def build_mixer(config: Config, objects: Objects | None = None) -> nn.Module:
     """The configuration's own mixer, or the foreign one it names."""
     model, objects = config.settings.model, objects or {}
     if "mixer" in objects:
-        return _checked_foreign(objects["mixer"](), config)
+        return _checked_foreign(_made(objects["mixer"]), config)
     if model.mixer is not None:
         return _checked_foreign(build_slot(config, model.mixer, nn.Module), config)
     try:
@@ -149,6 +149,22 @@ def build_design_mixer(config: Config) -> SequenceMixer:
     mixer = build_mixer(config)
     assert isinstance(mixer, SequenceMixer)
     return mixer
+
+
+def _made(make: Any) -> Any:
+    """What a factory of mixers makes; each layer gets its own."""
+    if isinstance(make, nn.Module) or not callable(make):
+        raise ConfigError(
+            f"mixer={type(make).__name__} must be what makes a mixer for each layer, such as "
+            "mixer=lambda: MyMixer(64)"
+        )
+    try:
+        return make()
+    except TypeError as error:
+        raise ConfigError(
+            f"mixer is called without arguments, and fails: {one_sentence(error)}; give it its "
+            "sizes, as in mixer=lambda: MyMixer(64)"
+        ) from error
 
 
 def _checked_foreign(mixer: Any, config: Config) -> nn.Module:

@@ -121,9 +121,9 @@ def plugins_of(overrides: Sequence[str]) -> Plugins:
     return tuple(dict.fromkeys([*map(str, listed), *from_environment()]))
 
 
-def _for_hydra(arguments: Sequence[str]) -> list[str]:
-    """With paths as they were typed, and the plugins on the search path."""
-    plugins = plugins_of(arguments)
+def _for_hydra(arguments: Sequence[str], name: str) -> list[str]:
+    """With paths as they were typed, and for runs the plugins on the search path."""
+    plugins = plugins_of(arguments) if name == "train" else ()
     ready = [_verbatim(a) for a in arguments if not a.startswith("plugins=")]
     if plugins:
         places = ",".join(_quoted(f"file://{p}") for p in conf_directories(plugins)[1:])
@@ -212,7 +212,7 @@ def is_composed(override: str, plugins: Plugins) -> bool:
 
 def _composed(overrides: Sequence[str], name: str) -> DictConfig:
     with _one_sentence_errors(), initialize_config_dir(str(CONF), version_base="1.3"):
-        return hydra_compose(name, _for_hydra(overrides), return_hydra_config=True)
+        return hydra_compose(name, _for_hydra(overrides, name), return_hydra_config=True)
 
 
 @contextlib.contextmanager
@@ -250,7 +250,7 @@ def multirun(arguments: Sequence[str], run: Callable[[Config], int], name: str =
 
     # Hydra's parser takes its flags before the overrides or after them, but not between.
     ordered = sorted(arguments, key=lambda argument: argument not in ("-m", "--multirun"))
-    before, sys.argv = sys.argv, [sys.argv[0], *_for_hydra(ordered)]
+    before, sys.argv = sys.argv, [sys.argv[0], *_for_hydra(ordered, name)]
     try:
         each()
     finally:

@@ -106,9 +106,17 @@ def trusted_class(target: str, roots: Plugins) -> type:
     if root not in (OURS, *LIBRARIES):
         _location(root)  # which may have to be put on the path
     try:
-        found = getattr(importlib.import_module(module_name), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"_target_={target} does not exist: {error}") from error
-    if not inspect.isclass(found) or found.__module__.partition(".")[0] not in roots:
-        raise ConfigError(refusal)
+        module = importlib.import_module(module_name)
+    except Exception as error:  # whatever somebody's module may raise
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ConfigError(
+            f"_target_={target} does not exist, or {module_name} cannot be imported: {why}"
+        ) from error
+    found = getattr(module, name, None)
+    if found is None:
+        raise ConfigError(f"_target_={target} does not exist: {module_name} has no {name}")
+    if not inspect.isclass(found):
+        raise ConfigError(f"_target_={target} is refused: it is no class")
+    if found.__module__.partition(".")[0] not in roots:
+        raise ConfigError(f"_target_={target} is refused: it is defined in {found.__module__}")
     return found

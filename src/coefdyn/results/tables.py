@@ -80,13 +80,16 @@ def _with(columns: Sequence[str], extra: Sequence[str]) -> list[str]:
 
 def _axes(run: PlannedRun, extra: Sequence[str]) -> dict[str, Any]:
     foreign = run.values["model"].get("mixer") is not None
-    slots: dict[str, str | None] = {slot: run.choices[f"model/{slot}"] for slot in SLOTS}
+    slots = {slot: run.choices[f"model/{slot}"] for slot in SLOTS}
     if foreign:  # of which only the block and the positions are in use
-        slots |= dict.fromkeys(("evolution", "scaling", "readout", "normalization", "preprocess"))
+        unused = ("evolution", "scaling", "readout", "normalization", "preprocess")
+        slots |= dict.fromkeys(unused, "foreign")
     row: dict[str, Any] = {name: run.choices[name] for name in ("scale", "task")}
     row |= {"model": run.choices["model"], **slots}
     row |= {name: _at(run.values, place) for name, place in SETTINGS.items()}
-    row |= {key: run.choices.get(key, _at(run.values, key)) for key in extra}
+    # "null", not None: groups tell no two blanks apart
+    values = {key: run.choices.get(key, _at(run.values, key)) for key in extra}
+    row |= {key: "null" if value is None else value for key, value in values.items()}
     return row
 
 

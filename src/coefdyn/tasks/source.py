@@ -21,8 +21,8 @@ def load(task: Task, split: Split, seed: Any, source: Any) -> Examples:
     if type(seed) is not int or seed < 0:
         raise ConfigError(f"task.seed={seed} must be a whole number of at least 0")
     if source == NATIVE:
-        return task.generate(split, seed)
-    if source == MAD_LAB:
+        examples = task.generate(split, seed)
+    elif source == MAD_LAB:
         examples = _from_original(task, split, seed)
     elif Path(str(source)).is_dir():
         examples = _from_files(Path(source) / split)
@@ -88,8 +88,10 @@ def _array(path: Path) -> Int64[ndarray, "b t"]:
 
 def _check(examples: Examples, task: Task, split: Split, source: str) -> None:
     """Files must be what the settings say: the settings stand in the record."""
-    inputs, targets = examples
     where = f"the {split} data of task.source={source}"
+    if not isinstance(examples, Examples) or any(x.dtype != np.int64 for x in examples):
+        raise ConfigError(f"{where} must be Examples of int64, inputs and targets")
+    inputs, targets = examples
     count = task.num_train if split == "train" else task.num_test
     if inputs.shape != targets.shape:
         raise ConfigError(f"{where} has inputs {inputs.shape} but targets {targets.shape}")
