@@ -39,7 +39,9 @@ def outcome(results: Path, record: Record) -> tuple[Any, ...]:
     directory = results / "runs" / record.run_id
     weights = torch.load(directory / SOLO_CHECKPOINT, weights_only=True)["state_dict"]
     kept = {
-        k: v for k, v in vars(record).items() if k not in ("seconds", "config", "earlier_sessions")
+        k: v
+        for k, v in vars(record).items()
+        if k not in ("seconds", "config", "git", "earlier_sessions")
     }
     return (
         kept,
