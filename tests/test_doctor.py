@@ -26,6 +26,7 @@ def test_doctor_names_every_backend_and_why_not(capsys: pytest.CaptureFixture[st
     assert "softmax" not in found["fla"]["note"]
 
 
+@pytest.mark.slow  # examines the machine again
 def test_doctor_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([]) == 0
     assert "flex_attention" in capsys.readouterr().out

@@ -7,7 +7,7 @@ import pytest
 import coefdyn
 from coefdyn.cli import main
 
-NAMES = ["with spaces", 'it\'s "odd": #1=a,ü {x}[y]%~+']
+NAMES = ['it\'s "odd": #1=a,ü {x}[y]%~+']
 
 
 @pytest.mark.parametrize("name", NAMES)

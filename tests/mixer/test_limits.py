@@ -136,7 +136,9 @@ def test_strong_decay_over_2048_steps(
     assert_finite_and_right(log_decay, readout, normalization, form)
 
 
-@pytest.mark.parametrize("form", ["linear", "quadratic", "recurrent"])
+@pytest.mark.parametrize(
+    "form", ["linear", "quadratic", pytest.param("recurrent", marks=pytest.mark.slow)]
+)
 def test_strong_decay_with_householder_over_2048_steps(form: str) -> None:
     log_decay = math.log(1e-4) * torch.rand(1, 2, 2048, WIDTH)
     assert_finite_and_right(log_decay, Identity(), One(), form, strength=1.0)

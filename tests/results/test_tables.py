@@ -194,7 +194,7 @@ def test_a_table_that_cannot_be_used_is_named(
             "scale=huge is not known; choose from lite, paper, smoke",
         ),
         ("figure experiment=all source=web", "source=web is not known; choose from auto, records"),
-        ("figure", "experiment= is not known"),
+        ("figure", "figure needs experiment=<name>"),
         ("figure experiment=all", "there are no tables in"),
         (f"figure experiment={STEM} source=tables", "there is no table"),
         ("figure experiment=all source=tables results=x", "results=x would change nothing"),

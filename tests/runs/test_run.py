@@ -274,6 +274,7 @@ def test_an_absurd_learning_rate_diverges_and_the_accuracy_is_chance(
     assert record.metrics["test/accuracy"] == record.chance
 
 
+@pytest.mark.slow
 def test_wandb_offline_writes_a_run(tmp_path: Path) -> None:
     record = run_smoke(tmp_path, "logger=wandb")
     (offline,) = (folder(tmp_path, record) / "wandb").glob("offline-run-*")
