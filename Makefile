@@ -28,6 +28,10 @@ test: setup ## Run the tests, about 8 minutes on 2 cores
 test-slow: setup ## Run the long tests too: the full product of designs
 	$(BIN)/pytest -n auto --dist loadfile -m 'not gpu and not wheel and not slurm'
 
+.PHONY: mutants
+mutants: setup ## Plant 100 plausible bugs, one at a time, and report which test catches each (about an hour)
+	$(BIN)/python -m tests.mutants
+
 .PHONY: test-wheel
 test-wheel: setup ## Build the wheel, install it without the repo, and use it in an empty directory
 	$(BIN)/pytest -m wheel

@@ -2,13 +2,54 @@ import os
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch: pytest-xdist runs a process per core
 
+import functools
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from coefdyn.mixer.forms import decayed_dot, linear, noncommuting, quadratic, tiles
+
+
+def _fill(tensor: torch.Tensor) -> torch.Tensor:
+    """Memory that nobody has written to yet holds anything: here, what no result survives."""
+    if tensor.device.type != "meta":
+        with torch.no_grad():
+            if tensor.is_floating_point() or tensor.is_complex():
+                tensor.fill_(math.nan)
+            elif tensor.dtype != torch.bool:
+                tensor.fill_(torch.iinfo(tensor.dtype).max)
+    return tensor
+
+
+def _filled(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    @functools.wraps(make)
+    def made(*arguments: Any, **options: Any) -> torch.Tensor:
+        return _fill(make(*arguments, **options))
+
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _uninitialized_memory_is_nan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "empty", _filled(torch.empty))
+    monkeypatch.setattr(torch, "empty_like", _filled(torch.empty_like))
+    monkeypatch.setattr(torch.Tensor, "new_empty", _filled(torch.Tensor.new_empty))
+    monkeypatch.setattr(np, "empty_like", _filled_array(np.empty_like))
+
+
+def _filled_array(make: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    @functools.wraps(make)
+    def made(*arguments: Any, **options: Any) -> np.ndarray:
+        array = make(*arguments, **options)
+        array.fill(np.nan if array.dtype.kind == "f" else np.iinfo(array.dtype).max)
+        return array
+
+    return made
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Configuration: presets, and bad input answered in one sentence with the remedy."""
+"""Configuration: what is built from it, and bad input answered in one sentence with the remedy."""
 
 from collections.abc import Sequence
 
@@ -6,13 +6,10 @@ import pytest
 import torch
 
 from coefdyn.config import compose as training_config
-from coefdyn.config.build import SLOTS, build_block, build_mixer, build_model
+from coefdyn.config.build import build_block, build_mixer, build_model
 from coefdyn.config.compose import Config
-from coefdyn.config.plugins import CONF, options
+from coefdyn.config.plugins import CONF
 from coefdyn.errors import ConfigError
-from tests.designs import ARCHITECTURES
-
-PRESETS = ARCHITECTURES
 
 
 def compose(overrides: Sequence[str] = (), name: str = "train") -> Config:
@@ -157,12 +154,6 @@ def test_presets_take_another_evolution(evolution: str) -> None:
 def test_a_design_without_recurrent_form_says_so() -> None:
     with pytest.raises(ValueError, match="no recurrent form: its readout is not a polynomial"):
         build_mixer(compose()).step(torch.zeros(1, 1, 128), None)
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_preset_names_all_seven_slots(name: str) -> None:
-    chosen = compose([f"model={name}"]).choices
-    assert all(chosen[f"model/{slot}"] in options(f"model/{slot}") for slot in SLOTS)
 
 
 def test_every_conf_file_says_what_it_is() -> None:

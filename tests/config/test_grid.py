@@ -1,4 +1,4 @@
-"""The runs that an experiment file declares."""
+"""How a grid becomes runs. Which grids there are, test_paper_values.py says."""
 
 import random
 import shutil
@@ -12,31 +12,6 @@ from coefdyn.config.compose import Config, compose, multirun, sweep_points
 from coefdyn.config.grid import plan
 from coefdyn.config.plugins import options
 from coefdyn.errors import ConfigError
-
-PAPER = {
-    "principle2_readout": 180,
-    "principle2_1_kernel": 80,
-    "principle2_2_zeros": 40,
-    "principle3_position": 120,
-    "principle4_evolution": 160,
-    "principle5_scaling": 1920,
-    "principle5_no_post_norm": 1920,
-    "principle6_normalization": 90,
-    "principle6_no_post_norm": 90,
-    "architectures": 480,
-    "principle5_wikitext": 5,
-    "all_principles_lm": 7,
-}
-LITE = (54, 24, 12, 36, 48, 432, 288, 27, 27, 144, 5, 7)
-
-
-def test_every_experiment_has_the_runs_of_the_paper() -> None:
-    assert set(options("experiment")) >= set(PAPER)
-    for name, number in PAPER.items():
-        assert len(sweep_points([f"experiment={name}", "scale=paper"])) == number
-    for name, number in zip(PAPER, LITE, strict=True):
-        assert len(sweep_points([f"experiment={name}", "scale=lite"])) == number
-
 
 # Whose designs others have too: shared runs, the same with a norm, presets that tests train.
 ALIKE = ("principle2_2_zeros", "principle5_no_post_norm", "principle6_no_post_norm",
@@ -104,16 +79,6 @@ def test_the_command_line_wins_over_the_grid() -> None:
     assert len(runs) == 6
     assert {run.config.settings.seed for run in runs} == {1, 2}
     assert {run.config.choices["model/readout"] for run in runs} == {"relu"}
-
-
-def test_constants_keep_their_effect_over_the_sequence() -> None:
-    for name, sign in (("principle3_position", 0.95), ("principle6_normalization", 1.05)):
-        paper, lite = (
-            compose([f"experiment={name}", f"scale={s}"]).settings for s in ("paper", "lite")
-        )
-        assert paper.model.factor == sign
-        over_all = [v.model.factor ** (v.task["seq_len"] - 1) for v in (paper, lite)]
-        assert over_all[0] == pytest.approx(over_all[1], rel=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -74,18 +74,55 @@ def test_kernels_refuse_feature_maps_of_another_degree() -> None:
 
 
 @pytest.mark.parametrize("name", elementwise())
-def test_near_zero_set_agrees_with_root_finding(name: str) -> None:
-    readout = designs.slot("readout", name)
-    found = level_set(lambda s: readout(torch.tensor(s, dtype=torch.float64)).abs().item(), 0.02)
-    assert np.allclose(readout.near_zero_set(0.02), found, atol=1e-9)
+def test_near_zero_sets_end_where_phi_is_eps(name: str) -> None:
+    """On both sides of every end; that nothing is left out in between, check_traits scans."""
+    readout, eps = designs.slot("readout", name), 0.02
+    intervals = readout.near_zero_set(eps)
+    assert bool(intervals) == (name != "taylor_exp")  # 1 + s + s^2/2 is at least 1/2
+    assert intervals == sorted(intervals)
+    for interval in intervals:
+        for end, inward in zip(interval, (1, -1), strict=True):
+            if math.isinf(end):
+                assert readout(torch.tensor(-700.0 * inward).double()).abs() <= eps
+                continue
+            near = torch.tensor([end + inward * 1e-9, end - inward * 1e-9], dtype=torch.float64)
+            inside, outside = readout(near).abs().tolist()
+            assert inside <= eps < outside, end
 
 
-def test_the_papers_near_zero_ends() -> None:
-    """exp, elu + 1, softplus and sigmoid end between -6.908 and -6.906 at 1e-3: ties."""
-    for name in ("exp", "elu_plus_one", "softplus", "sigmoid"):
-        ((low, high),) = designs.slot("readout", name).near_zero_set(1e-3)
-        assert low == -math.inf
-        assert -6.9083 < high < -6.9062
+# At eps = 1e-3, by hand: log eps, log(e^eps - 1), log(eps/(1 - eps)), artanh eps.
+ENDS = {
+    "exp": [(-math.inf, -6.907755279)],
+    "elu_plus_one": [(-math.inf, -6.907755279)],
+    "softplus": [(-math.inf, -6.907255237)],
+    "sigmoid": [(-math.inf, -6.906754779)],
+    "relu": [(-math.inf, 1e-3)],
+    "relu_squared": [(-math.inf, 0.0316227766)],
+    "identity": [(-1e-3, 1e-3)],
+    "tanh": [(-1.000000333e-3, 1.000000333e-3)],
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_the_papers_near_zero_sets(name: str) -> None:
+    """exp, elu + 1, softplus and sigmoid are ties."""
+    found = designs.slot("readout", name).near_zero_set(1e-3)
+    assert found == [pytest.approx(interval, rel=1e-9) for interval in ENDS[name]]
+
+
+def test_the_near_zero_set_of_a_kernel_is_that_of_its_sum() -> None:
+    assert designs.slot("readout", "kernel_exp").near_zero_set(1e-3) == [(0.0, 1e-3)]
+
+
+def test_level_sets_are_found_by_their_crossings() -> None:
+    """|s^2 - 1| <= 0.19 around -1 and 1; what touches the end of the grid goes on for ever."""
+    inner = level_set(lambda s: abs(s * s - 1), 0.19, points=2401)
+    roots = (math.sqrt(0.81), math.sqrt(1.19))
+    assert np.allclose(inner, [(-roots[1], -roots[0]), roots], atol=1e-12)
+    assert level_set(lambda s: max(s, 0.0), 0.5, points=2401) == [(-math.inf, 0.5)]
+    (found,) = level_set(lambda s: max(-s, 0.0), 0.25, points=2401)
+    assert found == (pytest.approx(-0.25), math.inf)
+    assert level_set(lambda _: 1.0, 0.5, points=11) == []
 
 
 EVOLUTIONS = options("model/evolution")

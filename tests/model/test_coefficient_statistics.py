@@ -1,6 +1,9 @@
-"""The statistics of coefficients against plain counting."""
+"""The statistics of coefficients against plain counting, and on coefficients made by hand."""
 
 import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -8,6 +11,7 @@ from torch import Tensor
 
 from coefdyn.config.build import build_model
 from coefdyn.config.compose import compose
+from coefdyn.mixer.design import Coefficients
 from coefdyn.model import coefficient_statistics as coefficients
 from coefdyn.model.coefficient_statistics import coefficient_statistics
 from coefdyn.model.model import SequenceModel, blocks_of
@@ -80,8 +84,127 @@ def test_all_zero_rows_are_counted_as_guarded() -> None:
     assert plain["guarded_rows"] == 0
 
 
+def hand_made(
+    monkeypatch: pytest.MonkeyPatch, alpha: Tensor, eta: Tensor, guarded: Tensor | None = None
+) -> dict[str, Any]:
+    """The statistics of one layer with these coefficients, whatever the model computes."""
+    model, _ = model_and_tokens(["model=softmax_attention"])
+    batch, _, length, _ = alpha.shape
+    rows = torch.zeros_like(eta, dtype=torch.bool) if guarded is None else guarded
+
+    def layers(_: SequenceModel, tokens: Tensor) -> Iterator[Coefficients]:
+        chosen = tokens[:, 0]  # which of the sequences
+        yield Coefficients(alpha[chosen], eta[chosen], rows[chosen])
+
+    monkeypatch.setattr(coefficients, "layers_of", layers)
+    return coefficient_statistics(model, torch.arange(batch)[:, None].expand(batch, length))
+
+
+def lower(rows: list[list[float]]) -> Tensor:
+    """One head of one sequence, from the rows up to the diagonal; zero above it."""
+    filled = [[*row, *[0.0] * (len(rows) - len(row))] for row in rows]
+    return torch.tensor(filled, dtype=torch.float64)[None, None]
+
+
+def above(x: float) -> float:
+    return math.nextafter(x, math.inf)
+
+
+def below(x: float) -> float:
+    return math.nextafter(x, -math.inf)
+
+
+def test_ends_of_the_intervals_belong_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """|x| <= 1e-3, 0.9 <= x <= 1 and |x| <= 1e-6, each value next to an end as well."""
+    alpha = lower([
+        [1e-3],
+        [-1e-3, above(1e-3)],
+        [0.9, below(0.9), 1.0],
+        [above(1.0), -0.95, 1e-6, -1e-6],
+        [above(1e-6), -above(1e-6), 0.0, 0.5, -above(1e-3)],
+    ])  # fmt: skip
+    found = hand_made(monkeypatch, alpha, torch.ones(1, 1, 5, dtype=torch.float64))
+    near_zero, near_one = 7, 2  # of 15
+    for suffix in ("", "_raw"):
+        assert found[f"near_zero{suffix}"] == near_zero / 15
+        assert found[f"near_one{suffix}"] == near_one / 15
+        assert found[f"ratio{suffix}"] == near_one / near_zero
+    assert found["zeros_per_index"] == [0, 0, 0, 2, 1]
+    assert found["most_zeros"] == 2
+    assert found["sequences"] == 1
+    assert found["guarded_rows"] == 0
+
+
+def test_alpha_is_divided_by_eta_for_all_but_the_raw_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """eta = 2 and -0.5: 2e-3 becomes 1e-3 and 1.8 becomes 0.9; -0.5 becomes 1 and 0.5 does not."""
+    alpha = lower([[2e-3], [1.8, 0.95], [-0.5, 0.5, 4e-4]])
+    eta = torch.tensor([[[2.0, 2.0, -0.5]]], dtype=torch.float64)
+    found = hand_made(monkeypatch, alpha, eta)
+    assert (found["near_zero"], found["near_one"]) == (2 / 6, 2 / 6)
+    assert (found["near_zero_raw"], found["near_one_raw"]) == (1 / 6, 1 / 6)
+    assert (found["ratio"], found["ratio_raw"]) == (1, 1)
+    assert found["most_zeros"] == 0
+
+
+def test_an_infinite_eta_makes_a_row_near_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    eta = torch.tensor([[[math.inf, 1.0]]], dtype=torch.float64)
+    guarded = torch.tensor([[[True, False]]])
+    found = hand_made(monkeypatch, lower([[0.95], [0.95, 0.5]]), eta, guarded)
+    assert (found["near_zero"], found["near_one"]) == (1 / 3, 1 / 3)
+    assert (found["near_zero_raw"], found["near_one_raw"]) == (0, 2 / 3)
+    assert found["ratio_raw"] is None, "nothing raw is near zero"
+    assert found["guarded_rows"] == 1 / 2
+
+
+def test_heads_are_kept_apart_and_sequences_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = torch.cat([lower([[0], [0, 0]]), lower([[0], [1, 1]])], dim=1)
+    second = torch.cat([lower([[1], [1, 0]]), lower([[1], [1, 1]])], dim=1)
+    alpha = torch.cat([first, second])
+    found = hand_made(monkeypatch, alpha, torch.ones(2, 2, 2, dtype=torch.float64))
+    heads = found["per_head"]
+    assert heads["near_zero"] == [[4 / 6, 1 / 6]]
+    assert heads["near_one"] == [[2 / 6, 5 / 6]]
+    assert heads["ratio"] == [[1 / 2, 5]]
+    assert heads["zeros_per_index"] == [[[0.5, 1.5], [0.5, 0]]]
+    assert heads["most_zeros"] == [[2, 1]]
+    assert (found["near_zero"], found["near_one"], found["ratio"]) == (5 / 12, 7 / 12, 7 / 5)
+    assert found["zeros_per_index"] == [0.5, 0.75]  # mean over the heads
+    assert found["most_zeros"] == 2
+    assert found["sequences"] == 2
+
+
+@pytest.mark.parametrize("length", [63, 64, 65, 130])
+def test_rows_are_counted_alike_wherever_blocks_of_them_end(
+    length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks have 64 rows: one short of one, one, one more, and three."""
+    assert coefficients.BLOCK_ROWS == 64
+    levels = torch.tensor([0.0, 5e-7, 5e-4, 0.5, 0.95, 1.5], dtype=torch.float64)
+    alpha = levels[torch.randint(6, (3, 2, length, length))].tril()
+    seen = torch.ones(length, length, dtype=torch.bool).tril()
+    eta = torch.ones(3, 2, length, dtype=torch.float64)
+    found = hand_made(monkeypatch, alpha, eta)
+    kept = alpha[:, :, seen]
+    pairs = length * (length + 1) // 2
+    assert kept.shape[-1] == pairs
+    assert found["near_zero"] == (kept <= 1e-3).double().mean()
+    assert found["near_one"] == (kept == 0.95).double().mean()
+    zeros = ((alpha <= 1e-6) & seen).sum(-1)
+    assert found["most_zeros"] == zeros.max()
+    per_index = zeros.double().mean(0).tolist()
+    assert found["per_head"]["zeros_per_index"][0] == [
+        pytest.approx(x, abs=1e-4) for x in per_index
+    ]
+    for name, value in (("BLOCK_ROWS", 7), ("SLICE_ELEMENTS", 1)):
+        with monkeypatch.context() as patch:
+            patch.setattr(coefficients, name, value)
+            assert hand_made(monkeypatch, alpha, eta) == found, name
+
+
 def test_slices_of_the_batch_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six sequences in slices of one, of four and two, and whole."""
     model, tokens = model_and_tokens(["model/readout=relu"])
     whole = coefficient_statistics(model, tokens)
-    monkeypatch.setattr(coefficients, "SLICE_ELEMENTS", 4 * 2 * LENGTH**2)
-    assert coefficient_statistics(model, tokens) == whole
+    for size in (1, 4):
+        monkeypatch.setattr(coefficients, "SLICE_ELEMENTS", size * 2 * LENGTH**2)
+        assert coefficient_statistics(model, tokens) == whole

@@ -1,216 +1,231 @@
-"""Tables: what a row says, and tables that cannot be used."""
+"""Tables from records: every column by value, and which run stands for a point."""
 
 import json
-import re
-import shutil
-from pathlib import Path
+import math
+from typing import Any
 
 import pandas as pd
 import pytest
 
-from coefdyn.cli import main
-from coefdyn.config.grid import plan
-from coefdyn.paper import experiments
-from coefdyn.results.experiment import Experiment
-from coefdyn.results.files import TableFolder
 from coefdyn.results.tables import (
-    CURVE_ROWS,
+    CURVE_COLUMNS,
+    POINT_COLUMNS,
+    RUN_COLUMNS,
+    best_runs,
     curve_table,
     planned_per_point,
     point_table,
     provenance,
     run_table,
 )
-from coefdyn.runs.run import run_one
-from tests.paper.worlds import fill, record, runs_of
+from coefdyn.runs.record import Record
+from tests.results.made import SLOTS, diverged, planned, recorded
 
-STEM = "principle3_position"
+AXES = {"scale": "smoke", "task": "noisy_recall", "model": "gla", **SLOTS, "post_norm": "all",
+        "n_heads": 3, "n_state": 24, "seq_len": 8}  # fmt: skip
+METRICS = ("accuracy", "accuracy_macro", "accuracy_best", "loss", "test/perplexity",
+           "test/perplexity_word", "validation/perplexity")  # fmt: skip
+STATISTICS = ("near_zero", "near_one", "ratio", "near_zero_raw", "near_one_raw", "ratio_raw",
+              "guarded_rows", "most_zeros")  # fmt: skip
 
 
-def ours() -> Experiment:
-    return experiments()[STEM]
+def measured(accuracy: float) -> dict[str, Any]:
+    """What `recorded` measures, all of it."""
+    metrics = {name: times * accuracy for times, name in enumerate(METRICS, 1)}
+    return metrics | {name: times * accuracy for times, name in enumerate(STATISTICS, 8)}
 
 
-def test_a_point_is_the_best_of_its_runs() -> None:
-    runs = runs_of(STEM)
-    records = {run.run_id: record(STEM, run) for run in runs}
-    diverged = {"status": "diverged", "coefficients": None, "diverged_at_step": 7}
-    records[runs[0].run_id] = record(STEM, runs[0], **diverged)
+def test_a_row_says_what_its_run_was_and_what_it_did() -> None:
+    """A run without a record has no row."""
+    runs = [planned("a", seed=4), planned("lost"), planned("b", lr=0.01, weight_decay=0.2)]
+    records = {"a": recorded("a", 0.5), "lost": None, "b": diverged("b", 0.25)}
+    table = run_table(runs, records)
+    assert list(table.columns) == RUN_COLUMNS
+    finished, failed = table.to_dict("records")
+    known = {"chance": 0.125, "zero_limit": 7, "parameters": 1000}
+    assert finished | {"diverged_at_step": None} == {
+        **AXES, "seed": 4, "lr": 1e-3, "weight_decay": 0.1, "status": "finished",
+        "diverged_at_step": None, **measured(0.5), "mean_zeros": 4.5, **known, "run_id": "a",
+    }  # fmt: skip
+    assert math.isnan(finished["diverged_at_step"])
+    blank = {*STATISTICS, "mean_zeros"}
+    assert {name for name, value in failed.items() if value != value} == blank
+    assert {name: value for name, value in failed.items() if name not in blank} == {
+        **AXES, "seed": 0, "lr": 0.01, "weight_decay": 0.2, "status": "diverged",
+        "diverged_at_step": 7, **{name: measured(0.25)[name] for name in METRICS}, **known,
+        "run_id": "b",
+    }  # fmt: skip
+
+
+def test_zeros_are_those_of_the_worst_step_of_the_worst_head() -> None:
+    for accuracy, most in ((0.2, 2.0), (0.5, 4.5)):  # in the first layer, in the second
+        table = run_table([planned("a")], {"a": recorded("a", accuracy)})
+        assert table["mean_zeros"].tolist() == [most]
+
+
+def test_a_foreign_mixer_has_no_slots_but_block_and_position() -> None:
+    run = planned("a", model={"mixer": {"_target_": "theirs"}})
+    row = run_table([run], {"a": recorded("a", 0.5, coefficients=None)}).iloc[0]
+    used = {"block": "mamba", "position": "none"}
+    assert {slot: row[slot] for slot in SLOTS} == dict.fromkeys(SLOTS, "foreign") | used
+
+
+def test_what_else_a_grid_varies_is_a_column_of_every_table() -> None:
+    """What it sets once is none, nor what has a column. "null", not a blank: groups lose blanks."""
+    clips: list[Any] = [None, 2, [1, 2]]
+    runs = [
+        planned(str(number), seed=number, trainer={"clip": clip, "stop_at": 0.9},
+                point=(f"+trainer.clip={clip}", "trainer.stop_at=0.9", f"seed={number}",
+                       "experiment=mine", f"model/readout=exp{number}"))
+        for number, clip in enumerate(clips)
+    ]  # fmt: skip
+    records = {run.run_id: recorded(run.run_id, 0.5) for run in runs}
     rows = run_table(runs, records)
-    assert len(rows) == len(runs) == 24
     points = point_table(rows, planned_per_point(runs))
-    assert len(points) == 12
-    first = points.iloc[0]
-    assert (first["lr"], first["lr_at_edge"], first["runs"]) == (0.005, "largest", 2)
-    assert (first["diverged"], first["missing"], first["seeds"]) == (1, 0, 1)
-    assert first["accuracy"] == pytest.approx(0.99)
-    assert first["accuracy_worst"] == pytest.approx(0.96)
-    assert first["run_id"] == runs[1].run_id
-
-
-def test_a_point_is_over_seeds_the_best_run_of_each(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The first seed is best at the smaller rate, the second at the larger."""
-    runs, folder, experiment = runs_of(STEM, "seed=0,1"), TableFolder(tmp_path, "smoke"), ours()
-    records = {run.run_id: record(STEM, run) for run in runs}
-    for run, accuracy in zip(runs, (0.59, 0.3, 0.2, 0.99), strict=False):
-        metrics = records[run.run_id].metrics | {"test/accuracy": accuracy}
-        records[run.run_id] = record(STEM, run, metrics=metrics)
-    folder.write(experiment, runs, records)
-    points = folder.read(STEM)
-    assert len(points) == 12
-    first = points.iloc[0]
-    over_seeds = first[["accuracy", "accuracy_min", "accuracy_max", "accuracy_std"]]
-    assert list(over_seeds) == pytest.approx([0.79, 0.59, 0.99, 0.4 / 2**0.5], rel=1e-5)
-    assert (first["seeds"], first["runs"], first["accuracy_worst"]) == (2, 4, 0.2)
-    folder.draw(experiment)
-    assert main(["report", f"paths.results={tmp_path}", "format=json"]) == 0
-    assert json.loads(capsys.readouterr().out)
-
-
-def test_missing_runs_are_counted_and_not_filled() -> None:
-    runs = runs_of(STEM)
-    records = {r.run_id: record(STEM, r) if i else None for i, r in enumerate(runs)}
-    rows = run_table(runs, records)
-    assert len(rows) == 23
-    assert point_table(rows, planned_per_point(runs))["missing"].tolist() == [1] + [0] * 11
-    about = provenance(records)
-    assert (about["runs"], about["missing"], about["hours"]) == (23, 1, 23.0)
-
-
-def test_what_else_a_grid_varies_is_a_column() -> None:
-    runs = runs_of(STEM, "trainer.clip=1,2", "trainer.stop_at=0.999")
-    records = {run.run_id: record(STEM, run) for run in runs}
-    rows = run_table(runs, records)
-    points = point_table(rows, planned_per_point(runs))
-    for table in (rows, points, curve_table(rows, records)):
-        assert set(table["trainer.clip"]) == {1, 2}
-        assert "trainer.stop_at" not in table
-    assert (len(points), set(points["runs"])) == (24, {2})
-
-
-def test_a_curve_is_of_the_best_run_and_ends_where_that_did() -> None:
-    runs = runs_of(STEM)
-    steps: list[float | None] = [float(step) for step in range(1, 3 * CURVE_ROWS)]
-    records = {run.run_id: record(STEM, run, history={"step": steps}) for run in runs}
-    rows = run_table(runs, records)
     curves = curve_table(rows, records)
-    assert list(dict.fromkeys(curves["run_id"])) == list(point_table(rows)["run_id"])
-    for _, curve in curves.groupby("run_id"):
-        assert len(curve) <= CURVE_ROWS
-        assert curve["step"].iloc[-1] == steps[-1]
+    for table, known in ((rows, RUN_COLUMNS), (points, POINT_COLUMNS), (curves, CURVE_COLUMNS)):
+        assert set(table.columns) - set(known) == {"trainer.clip"}
+        assert list(dict.fromkeys(table["trainer.clip"])) == ["null", 2, "[1, 2]"]
+        assert list(table.columns).index("trainer.clip") == list(table.columns).index("seq_len") + 1
+    assert points["missing"].tolist() == [0, 0, 0]
 
 
-def test_tables_from_real_runs_can_be_drawn(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The whole way: two runs, their tables, their figure, the page."""
-    place = f"paths.results={tmp_path}"
-    ask = ["experiment=principle2_2_zeros", "scale=smoke", place, "task=fuzzy_recall"]
-    assert main(["figure", *ask]) == 1
-    assert re.search(f"2 of 2 runs of .* are not recorded.* {place}", capsys.readouterr().err)
-    for run in plan(ask):
-        run_one(run.config)
-    capsys.readouterr()
-    assert main(["figure", *ask]) == 0
-    picture = Path(capsys.readouterr().out.strip())
-    assert picture.stat().st_size > 5000
-    assert picture.with_suffix(".pdf").exists()
-    table = tmp_path / "tables" / "smoke" / "principle2_2_zeros.csv"
-    before = table.read_bytes()
-    assert main(["figure", *ask, f"paths.data={tmp_path}"]) == 0
-    assert table.read_bytes() == before
-    # Which runs, not where they lie.
-    assert json.loads(table.with_suffix(".json").read_text())["narrowed"] == ["task=fuzzy_recall"]
-    # A table of the whole experiment is not lost to one of a part.
-    table.with_suffix(".json").write_text("{}")
-    assert main(["figure", *ask]) == 1
-    lost = "would be lost to one with task=fuzzy_recall; delete it"
-    assert lost in capsys.readouterr().err
-    assert table.read_bytes() == before
-    assert main(["report", place]) == 0
+def test_a_point_is_over_seeds_the_best_run_of_each() -> None:
+    """The first seed's best diverged, so that the second best counts; one run is missing."""
+    accuracies = {(0, 1e-3): 0.2, (0, 2e-3): 0.6, (0, 5e-3): 0.9,
+                  (1, 1e-3): 0.4, (1, 2e-3): 0.3, (1, 5e-3): None}  # fmt: skip
+    runs, records = [], dict[str, Record | None]()
+    for (seed, lr), accuracy in reversed(accuracies.items()):
+        run = planned(f"seed {seed} lr {lr}", lr, seed=seed)
+        make = diverged if accuracy == 0.9 else recorded
+        records[run.run_id] = None if accuracy is None else make(run.run_id, accuracy)
+        runs.append(run)
+    table = point_table(run_table(runs, records), planned_per_point(runs))
+    assert list(table.columns) == POINT_COLUMNS
+    (point,) = table.to_dict("records")
+    assert {name: value for name, value in point.items() if isinstance(value, str)} == {
+        **{name: value for name, value in AXES.items() if isinstance(value, str)},
+        "lr_at_edge": "inside", "run_id": "seed 0 lr 0.002",
+    }  # fmt: skip
+    assert {name: value for name, value in point.items() if not isinstance(value, str)} == (
+        pytest.approx({
+            "n_heads": 3, "n_state": 24, "seq_len": 8, "seeds": 2,
+            "accuracy_std": 0.1 * 2**0.5, "accuracy_min": 0.4, "accuracy_max": 0.6,
+            **measured(0.5), "mean_zeros": 4.5, "chance": 0.125, "zero_limit": 7,
+            "parameters": 1000, "lr": 2e-3, "weight_decay": 0.1,
+            "runs": 5, "missing": 1, "diverged": 1, "accuracy_worst": 0.2,
+        })
+    )  # fmt: skip
 
 
-def _spoil(table: pd.DataFrame, how: str) -> pd.DataFrame:
-    if how == "columns":
-        return table.drop(columns=["near_zero", "lr"])
-    if how == "rows":
-        return table.head(0)
-    if how == "scale":
-        return table.assign(scale="paper")
-    if how == "twice":
-        return pd.concat([table, table.assign(n_heads=8)])
-    if how == "words":
-        return table.assign(near_zero="few")
-    return table.assign(accuracy=float("nan"))
-
-
-@pytest.fixture(scope="module")
-def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fill(tmp_path_factory.mktemp("good"), stems=[STEM]).results
+def test_what_a_point_is_told_apart_by_makes_points() -> None:
+    """And each has its own number of planned runs."""
+    runs = [planned("a", seq_len=8), planned("b", seq_len=16), planned("c", seed=1, seq_len=16)]
+    records = {"a": recorded("a", 0.5), "b": None, "c": recorded("c", 0.5)}
+    rows = run_table(runs, records)
+    points = point_table(rows, planned_per_point(runs))
+    assert points[["seq_len", "seeds", "missing"]].to_numpy().tolist() == [[8, 1, 0], [16, 1, 1]]
+    assert point_table(rows)["missing"].tolist() == [0, 0]  # where no plan is known
 
 
 @pytest.mark.parametrize(
-    ("how", "words"),
+    ("outcomes", "best"),
     [
-        ("columns", "lacks the columns near_zero, lr"),
-        ("rows", "has no rows"),
-        ("scale", "is of scale=paper, not of scale=smoke"),
-        ("numbers", "has accuracy=nan, which is no number"),
-        ("words", "has near_zero=few, which is no number"),
-        ("twice", "several points with readout=exp where the figure shows one"),
-        ("text", "cannot be read"),
+        ({(2e-3, 0.1): 0.5, (1e-3, 0.1): 0.4}, (2e-3, 0.1)),
+        ({(2e-3, 0.1): 0.5, (1e-3, 0.9): 0.5}, (1e-3, 0.9)),
+        ({(1e-3, 0.2): 0.5, (1e-3, 0.1): 0.5}, (1e-3, 0.1)),
+        ({(1e-3, 0.1): -0.9, (2e-3, 0.2): 0.1}, (2e-3, 0.2)),
+        ({(1e-3, 0.1): -0.3, (2e-3, 0.2): -0.9}, (2e-3, 0.2)),
     ],
+    ids=["accuracy", "then lr", "then weight decay", "but not diverged", "unless all are"],
 )
-def test_a_table_that_cannot_be_used_is_named(
-    good: Path, tmp_path: Path, how: str, words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shutil.copytree(good / "tables", tmp_path / "tables")
-    path = TableFolder(tmp_path, "smoke").path(STEM)
-    if how == "text":
-        path.write_text('a,b\n"1')
-    else:
-        _spoil(pd.read_csv(path, keep_default_na=False), how).to_csv(path, index=False)
-    place = f"paths.results={tmp_path}"
-    for command in (
-        ["figure", f"experiment={STEM}", "scale=smoke", place, "source=tables"],
-        ["report", place],
-    ):
-        assert main(command) == 1
-        message = capsys.readouterr().err
-        assert words in message
-        assert str(path) in message
-        assert message.startswith("error: ")
-        assert message.count("\n") == 1
+def test_the_best_run(outcomes: dict[tuple[float, float], float], best: tuple[float, ...]) -> None:
+    """Accuracies by learning rate and weight decay; below zero: of a run that diverged."""
+    runs = [planned(str(tuned), *tuned) for tuned in outcomes]
+    records = {str(tuned): (diverged if accuracy < 0 else recorded)(str(tuned), abs(accuracy))
+               for tuned, accuracy in outcomes.items()}  # fmt: skip
+    rows = run_table(runs, records)
+    for table in (rows, rows.iloc[::-1]):
+        assert best_runs(table)["run_id"].tolist() == [str(best)]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("rates", "best", "edge"),
     [
-        ("figure experiment=principle9", "experiment=principle9 is not known; choose from"),
-        (
-            "figure experiment=all scale=huge",
-            "scale=huge is not known; choose from lite, paper, smoke",
-        ),
-        ("figure experiment=all source=web", "source=web is not known; choose from auto, records"),
-        ("figure", "figure needs experiment=<name>"),
-        ("figure experiment=all", "there are no tables in"),
-        (f"figure experiment={STEM} source=tables", "there is no table"),
-        ("figure experiment=all source=tables results=x", "results=x would change nothing"),
-        ("report", "coefdyn figure makes them"),
-        ("report paths=here", "paths=here must be a section"),
-        ("report paths=null", "paths=None must be a section"),
-        ("report paths.results=3", "there are no tables in 3/tables"),
-        ("report format=pdf", "format=pdf is not known"),
+        ([1e-3], 1e-3, "only"),
+        ([1e-3, 2e-3], 1e-3, "smallest"),
+        ([2e-3, 1e-3], 2e-3, "largest"),
+        ([5e-3, 1e-3, 2e-3], 2e-3, "inside"),
+        ([5e-3, 1e-3, 2e-3], 5e-3, "largest"),
+        ([5e-3, 1e-3, 2e-3], 1e-3, "smallest"),
     ],
 )
-def test_bad_arguments_get_one_sentence(
-    tmp_path: Path, arguments: str, words: str, capsys: pytest.CaptureFixture[str]
+def test_a_best_rate_at_the_edge_is_said(rates: list[float], best: float, edge: str) -> None:
+    """Whatever the weight decay."""
+    runs = [planned(f"{lr} {decay}", lr, decay) for lr in rates for decay in (0.1, 0.2)]
+    records = {run.run_id: recorded(run.run_id, 0.9 if run.run_id == f"{best} 0.2" else 0.1)
+               for run in runs}  # fmt: skip
+    (point,) = point_table(run_table(runs, records)).to_dict("records")
+    assert (point["lr"], point["weight_decay"], point["lr_at_edge"]) == (best, 0.2, edge)
+
+
+@pytest.mark.parametrize(
+    ("length", "steps"),
+    [
+        (1, [1]),
+        (50, list(range(1, 51))),
+        (51, list(range(1, 52, 2))),
+        (100, list(range(2, 101, 2))),
+        (101, list(range(2, 102, 3))),
+    ],
+)
+def test_a_curve_has_at_most_fifty_rows_and_ends_where_its_run_did(
+    length: int, steps: list[int]
 ) -> None:
-    place = [] if "paths" in arguments else [f"paths.results={tmp_path}"]
-    assert main([*arguments.split(), *place]) == 1
-    message = capsys.readouterr().err
-    assert words in message
-    assert message.startswith("error: ")
-    assert message.count("\n") == 1
+    history: dict[str, list[Any]] = {"step": list(range(1, length + 1))}
+    records = {"a": recorded("a", 0.5, history=history)}
+    curve = curve_table(run_table([planned("a")], records), records)
+    assert curve["step"].tolist() == steps
+
+
+def test_a_curve_is_of_the_best_run_of_each_seed() -> None:
+    runs = [planned(f"{seed} {lr}", lr, seed=seed) for seed in (0, 1) for lr in (1e-3, 2e-3)]
+    history = {"epoch": [1, 2], "step": [5, 10], "train/loss": [3.0, 2.0]}
+    best = {"0 0.002", "1 0.001"}
+    records = {run.run_id: recorded(run.run_id, 0.5 + 0.1 * (run.run_id in best), history=history)
+               for run in runs}  # fmt: skip
+    curves = curve_table(run_table(runs, records), records)
+    assert list(curves.columns) == CURVE_COLUMNS
+    known = curves.dropna(axis=1).to_dict("records")
+    assert known == [
+        {**AXES, "seed": seed, "epoch": epoch, "step": 5 * epoch, "train/loss": 4.0 - epoch,
+         "run_id": run_id}
+        for seed, run_id in enumerate(sorted(best)) for epoch in (1, 2)
+    ]  # fmt: skip
+
+
+def test_no_runs_have_no_curves() -> None:
+    rows = run_table([planned("a")], {"a": None})
+    assert list(curve_table(rows, {"a": None}).columns) == CURVE_COLUMNS
+    assert isinstance(rows, pd.DataFrame)
+    assert len(point_table(rows)) == 0
+
+
+def test_provenance_is_what_the_runs_have_in_common() -> None:
+    other = {"commit": "b" * 40, "dirty": True}
+    records = {
+        "a": recorded("a", 0.5, seconds={"session": 5000.0}),
+        "b": recorded("b", 0.5, seconds={"session": 1600.0}, git=other),
+        "c": recorded("c", 0.5, seconds={"session": 70.0}),
+        "d": None,
+    }
+    about = provenance(records)
+    assert about == {
+        "runs": 3,
+        "missing": 1,
+        "hours": 1.85,  # 6670 s
+        "commits": [{"commit": "a" * 40, "dirty": False}, other],
+        "versions": [{"torch": "2"}],
+        "devices": [{"type": "cpu", "name": "x", "threads": 1}],
+    }
+    assert json.loads(json.dumps(about)) == about

@@ -68,5 +68,12 @@ def test_logits_without_a_target_are_left_out_where_they_are_many(
     rows.clear()
     part = run_smoke(tmp_path / "part", "task=memorization").metrics
     assert max(rows) * 2 == before  # every second token is a value
-    for name in ("train/loss", "test/loss"):
+    # What is beyond every limit is never held as a whole; tests go through the head in chunks.
+    monkeypatch.setattr(module, "LARGEST", 0)
+    monkeypatch.setattr(module, "CHUNK_LOGITS", 3 * 17)
+    rows.clear()
+    chunks = run_smoke(tmp_path / "chunks", "task=memorization").metrics
+    assert rows == [16]  # one sequence, tried before training
+    for name in ("train/loss", "test/loss", "test/accuracy", "test/accuracy_macro"):
         assert part[name] == pytest.approx(whole[name], rel=1e-4)
+        assert chunks[name] == pytest.approx(whole[name], rel=1e-4)

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from coefdyn.config.build import build_model, build_task
 from coefdyn.config.plugins import options
 from coefdyn.runs.checkpoint import KeepProgress
-from coefdyn.runs.loop import LARGEST_LOSS, Training
+from coefdyn.runs.loop import Training
 from coefdyn.runs.record import read_record
 from coefdyn.runs.run import run_one
 from coefdyn.tasks.task import IGNORE
@@ -182,68 +182,8 @@ def test_a_forced_run_that_fails_loses_nothing(
     assert "no space left" in (folder(tmp_path, first) / "error.txt").read_text()
 
 
-def test_run_id_depends_on_every_value_that_moves_numbers(tmp_path: Path) -> None:
-    plain = smoke(tmp_path).run_id
-    for change in (
-        "seed=1",
-        "optimizer.lr=0.004",
-        "optimizer.weight_decay=0.1",
-        "trainer.precision=bf16-mixed",
-        "trainer.max_epochs=3",
-        "task.frac_noise=0.3",
-        "model.n_heads=4",
-        "model.block.post_norm=none",
-        "model/readout=relu",
-        "trainer.stop_at=0.9",
-    ):
-        assert smoke(tmp_path, change).run_id != plain, change
-
-
-def test_run_id_does_not_depend_on_where_and_how(tmp_path: Path) -> None:
-    plain = smoke(tmp_path).run_id
-    for change in (
-        "paths.results=elsewhere",
-        "logger=wandb",
-        "force=true",
-        "model.backend=definition",
-        "trainer.devices.threads=2",
-        "trainer.checkpoint_seconds=5",
-        "optimizer.weight_decay=0",  # written 0.0 in the scale
-    ):
-        assert smoke(tmp_path, change).run_id == plain, change
-
-
-def test_run_id_is_that_of_the_values_not_of_the_scale(tmp_path: Path) -> None:
-    wanted = smoke(tmp_path, "task=memorization").values
-    by_hand = [f"task.{k}={wanted['task'][k]}" for k in ("vocab_size", "seq_len", "num_train")]
-    by_hand += [f"task.num_test={wanted['task']['num_test']}", "task=memorization"]
-    sizes = ("d_model", "n_state", "d_value", "n_heads", "n_layers", "d_mlp")
-    by_hand += [f"model.{k}={wanted['model'][k]}" for k in sizes]
-    by_hand += [
-        f"trainer.{k}={wanted['trainer'][k]}" for k in ("max_epochs", "batch_size", "test_every")
-    ]
-    by_hand += [f"optimizer.{k}={wanted['optimizer'][k]}" for k in ("lr", "weight_decay")]
-    assert (
-        smoke(tmp_path, "scale=paper", *by_hand).run_id
-        == smoke(tmp_path, "task=memorization").run_id
-    )
-
-
-def test_a_good_enough_accuracy_ends_the_run(tmp_path: Path) -> None:
-    record = run_smoke(tmp_path, "trainer.stop_at=0.01", "trainer.max_epochs=5")
-    assert (record.status, record.epochs) == ("finished", 1)
-
-
-def test_tests_are_as_far_apart_as_asked_and_the_last_epoch_has_one(tmp_path: Path) -> None:
-    record = run_smoke(tmp_path, "trainer.test_every=2", "trainer.max_epochs=5")
-    rows = history(tmp_path, record)
-    assert [row["test/accuracy"] != "" for row in rows] == [False, True, False, True, True]
-    assert float(rows[-1]["test/accuracy"]) == record.metrics["test/accuracy"]
-
-
-@pytest.mark.parametrize("bad", [math.nan, math.inf, 2 * LARGEST_LOSS])
 def test_a_diverged_run_keeps_its_last_finite_metrics(
-    bad: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     finite = run_smoke(tmp_path / "finite", "trainer.max_epochs=4")
     step = Training.training_step
@@ -251,7 +191,7 @@ def test_a_diverged_run_keeps_its_last_finite_metrics(
     def diverging(self: Training, batch: Any, index: int) -> Tensor:
         loss = step(self, batch, index)
         if self.global_step == 6:  # the seventh step, in the fourth epoch
-            self.losses[-1] = torch.tensor(bad)
+            self.losses[-1] = torch.tensor(math.nan)
         return loss
 
     monkeypatch.setattr(Training, "training_step", diverging)

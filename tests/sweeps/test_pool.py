@@ -48,12 +48,18 @@ def test_one_that_fails_stops_no_other(tmp_path: Path, capsys: pytest.CaptureFix
     assert main([*grid, "action=run"]) == 1
     said = capsys.readouterr()
     assert "3 done, 0 diverged, 1 failed, 0 missing, 4 total" in said.out
-    assert "cannot be read; delete it" in said.out.replace("\n", " ")
-    assert "4/4 " in said.err
+    assert [line.split("/4 ")[0] for line in said.err.splitlines() if "/4 " in line] == list("1234")
+    assert main([*grid, "action=status", "format=json"]) == 1
+    (failed,) = (row for row in json.loads(capsys.readouterr().out)["runs"] if row.get("error"))
+    assert failed["run_id"] == bad.name
+    assert "cannot be read; delete it" in failed["error"]
     (bad / "last.ckpt").unlink()
     assert main([*grid, "action=run", "format=json"]) == 0
     assert json.loads(capsys.readouterr().out)["done"] == 4
     assert clean(tmp_path)
+
+
+POOL_KILLED_EVERY = 7  # kills of a worker
 
 
 def kill_at_random(results: Path, grid: list[str], kills: int, seed: int) -> int:
@@ -76,7 +82,7 @@ def kill_at_random(results: Path, grid: list[str], kills: int, seed: int) -> int
                     killed += 1
                 except ProcessLookupError:  # it has just ended
                     continue
-                if killed % 7 == 0:  # now and then the pool itself
+                if killed % POOL_KILLED_EVERY == 0:
                     process.kill()
             time.sleep(0.05)
         if process.returncode == 0:
@@ -90,7 +96,8 @@ def test_killed_workers_change_nothing(tmp_path: Path, kills: int) -> None:
     grid = [*FOUR, f"trainer.max_epochs={epochs}", "trainer.checkpoint_seconds=0.1"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert main([*grid, f"paths.results={whole}", "action=run", "jobs=2"]) == 0
-    kill_at_random(killed, grid, kills, seed=kills)
+    starts = kill_at_random(killed, grid, kills, seed=kills)
+    assert starts == 1 + kills // POOL_KILLED_EVERY  # a worker's death alone ends no sweep
     assert table(killed) == table(whole)
     assert clean(killed)
 

@@ -1,0 +1,17 @@
+"""Composed configurations that several tests look at."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+from coefdyn.config.compose import Config, compose
+
+# Overrides -> run_id, as the first version that wrote it did: every preset at scale=smoke, every
+# task of MAD at scale=paper, and others.
+IDS: dict[str, str] = json.loads((Path(__file__).parents[1] / "assets" / "ids.json").read_text())
+
+
+@cache
+def composed(text: str) -> Config:
+    """Composing takes a sixth of a second, so it is done once."""
+    return compose(text.split())

@@ -1,0 +1,110 @@
+"""The numbers of scale=lite and scale=smoke, which are ours. Written by hand, as in paper.py."""
+
+from typing import Any
+
+from tests.config.paper import AXES, Row
+
+Axes = dict[str, str]
+LITE = {"optimizer.lr": "2e-3 5e-3 1e-2", "optimizer.weight_decay": "0"}
+SMOKE = {"optimizer.lr": "5e-3", "optimizer.weight_decay": "0"}
+WIDTHS = {  # n, of the experiments that vary it
+    "lite": {"principle5_scaling": "32 64 128", "principle5_no_post_norm": "32 128"},
+    "smoke": {"principle5_scaling": "16 32", "principle5_no_post_norm": "16 32"},
+}
+
+
+def axes(experiment: str, scale: str) -> Axes:
+    """The same axes at every scale, with shorter lists of numbers."""
+    given = dict(AXES[experiment])
+    if scale == "paper":
+        return given
+    if "optimizer.lr" in given:
+        given |= LITE if scale == "lite" else SMOKE
+    if "model.n_state" in given:
+        given["model.n_state"] = WIDTHS[scale][experiment]
+    return given
+
+
+# What depends on the scale and is no axis. c_lite = c^(127/31): the same effect over a sequence.
+DECAY, GROWTH = 0.95 ** (127 / 31), 1.05 ** (127 / 31)
+GROWING = {
+    "lite": {"model.factor": GROWTH, "model.base": GROWTH, "model.evolution.c": GROWTH},
+    "smoke": {"model.factor": 1.4, "model.base": 1.4, "model.evolution.c": 1.4},
+}
+SET: dict[str, dict[str, Row]] = {
+    "principle3_position": {"lite": {"model.factor": DECAY}, "smoke": {"model.factor": 0.8}},
+    "principle4_evolution": {"lite": {"model.n_heads": 4}, "smoke": {"model.n_heads": 2}},
+    "principle5_scaling": {"lite": {"model.n_heads": 4}, "smoke": {"model.n_heads": 2}},
+    "principle5_no_post_norm": {"lite": {"model.n_heads": 4}, "smoke": {"model.n_heads": 2}},
+    "principle5_wikitext": {
+        "lite": {"trainer.warmup_steps": 20},
+        "smoke": {"trainer.warmup_steps": 1},
+    },
+    "principle6_normalization": GROWING,
+    "principle6_no_post_norm": GROWING,
+    "all_principles_lm": {
+        "paper": {"grid.growth": 1.00607},
+        "lite": {"trainer.warmup_steps": 20, "grid.growth": 1.05},
+        "smoke": {"trainer.warmup_steps": 1, "grid.growth": 1.5},
+    },
+}
+
+Sizes = dict[str, Any]
+
+
+def sizes(width: int, heads: int, mlp: int) -> Sizes:
+    same = dict.fromkeys(("d_model", "n_state", "d_value"), width)
+    return same | {"n_heads": heads, "n_layers": 2, "d_mlp": mlp}
+
+
+def section(task: Row, model: Sizes, rates: tuple[float, float], *trainer: int) -> Row:
+    """`rates`: lr and weight decay; `trainer`: epochs, batch size, epochs between tests."""
+    names = ("max_epochs", "batch_size", "test_every")
+    return {
+        "task": task,
+        "model": model,
+        "optimizer": dict(zip(("lr", "weight_decay"), rates, strict=True)),
+        "trainer": dict(zip(names, trainer, strict=True)),
+    }
+
+
+def lite(*trainer: int, **task: float) -> Row:
+    counts = {"num_train": 3200, "num_test": 640}
+    return section(counts | task, sizes(32, 4, 64), (5e-3, 0.0), *trainer)
+
+
+def smoke(**task: float) -> Row:
+    counts = {"num_train": 32, "num_test": 16}
+    return section(counts | task, sizes(16, 2, 16), (5e-3, 0.0), 2, 16, 1)
+
+
+SCALES: dict[str, dict[str, Any]] = {
+    "lite": {
+        "name": "lite",
+        "selective_copying": lite(20, 64, 5, vocab_size=16, seq_len=32, num_tokens_to_copy=6),
+        "memorization": lite(50, 16, 10, vocab_size=1024, seq_len=32, num_train=64),
+        "noisy_recall": lite(
+            40, 64, 5, vocab_size=16, seq_len=32, frac_noise=0.2, noise_vocab_size=8
+        ),
+        "fuzzy_recall": lite(20, 64, 5, vocab_size=13, seq_len=32, k_motif_size=2, v_motif_size=2),
+        "in_context_recall": lite(20, 64, 5, vocab_size=12, seq_len=32),
+        "compression": lite(20, 64, 5, vocab_size=8, seq_len=12),
+        "wikitext103": section(
+            {"corpus": "wikitext2", "seq_len": 128, "epoch_steps": 20},
+            sizes(64, 4, 128), (3e-3, 0.1), 20, 16, 20,
+        ),
+    },
+    "smoke": {
+        "name": "smoke",
+        "selective_copying": smoke(vocab_size=8, seq_len=16, num_tokens_to_copy=4),
+        "memorization": smoke(vocab_size=17, seq_len=16),
+        "noisy_recall": smoke(vocab_size=12, seq_len=16, frac_noise=0.2, noise_vocab_size=4),
+        "fuzzy_recall": smoke(vocab_size=9, seq_len=18, k_motif_size=2, v_motif_size=2),
+        "in_context_recall": smoke(vocab_size=8, seq_len=16),
+        "compression": smoke(vocab_size=8, seq_len=8),
+        "wikitext103": section(
+            {"corpus": "smoke", "seq_len": 16, "epoch_steps": 2},
+            sizes(16, 2, 16), (5e-3, 0.1), 2, 2, 1,
+        ),
+    },
+}  # fmt: skip

@@ -1,0 +1,279 @@
+"""Figures of points and lines: each number of a table stands where its panel and label say."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from coefdyn.paper import experiments, looks
+from coefdyn.paper.principle2_kernels import zeros_per_index
+from coefdyn.plot.style import BLUE, GREY, PINK, RED
+from tests.paper.pictures import (
+    CHANCES,
+    KERNELS,
+    NEAR_ZERO,
+    READOUTS,
+    TASKS,
+    legend,
+    levels,
+    look,
+    made_up,
+    marks,
+    number,
+    texts,
+    the,
+    ticks,
+    wording,
+)
+from tests.paper.pictures import looks as looks_of
+from tests.paper.worlds import lengths, record, runs_of
+
+ACCURACY = "test accuracy"
+
+
+def draw(stem: str, **tables: pd.DataFrame) -> Figure:
+    return experiments()[stem].draw(tables)
+
+
+def chance_is_marked(axes: Axes, task: str, x: float = 1.0) -> bool:
+    chance = CHANCES[task]
+    return levels(axes)[chance] == ("", ":") and ("chance", x, chance) in texts(axes)
+
+
+def test_p1_shows_time_by_length_on_log_axes_with_the_fitted_slope() -> None:
+    table = lengths({"linear": 1.1, "quadratic": 1.9}).sample(frac=1, random_state=0)
+    axes = draw("principle1_throughput", principle1_throughput=table).axes[0]
+    assert wording(axes) == ("", "sequence length $L$", "milliseconds")
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    assert axes.xaxis.get_transform().base == 2
+    assert marks(axes) == {
+        f"{form} form: slope {slope}": [
+            (length, the(table, "milliseconds", form=form, length=length))
+            for length in (256, 512, 1024, 2048)
+        ]
+        for form, slope in (("linear", "1.10"), ("quadratic", "1.90"))
+    }
+    colours = {"linear form: slope 1.10": RED, "quadratic form: slope 1.90": BLUE}
+    assert legend(axes) == {label: (colour, "o-") for label, colour in colours.items()}
+
+
+def test_p1_leaves_out_a_form_that_was_timed_once() -> None:
+    table = lengths({"linear": 1.0, "quadratic": 2.0})
+    once = table[(table["form"] == "linear") | (table["length"] == 512)]
+    axes = draw("principle1_throughput", principle1_throughput=once).axes[0]
+    assert list(marks(axes)) == ["linear form: slope 1.00"]
+
+
+def test_p2_shows_accuracy_by_near_zero_and_by_ratio() -> None:
+    table = made_up(task=TASKS, readout=READOUTS)
+    figure = draw("principle2_readout", principle2_readout=table)
+    styles = {READOUTS[name]: (looks.READOUTS[name][1], "o") for name in READOUTS}
+    styles["$e^s$"] = (BLUE, "*")
+    assert legend(figure) == styles
+    for number_of, task in enumerate(TASKS):
+        upper, lower = figure.axes[2 * number_of : 2 * number_of + 2]
+        label = "" if number_of else ACCURACY
+        assert wording(upper) == (task.replace("_", " "), NEAR_ZERO, label)
+        assert wording(lower) == ("", "in $[0.9, 1]$ / near zero", label)
+        assert (upper.get_xscale(), lower.get_xscale()) == ("linear", "log")
+        assert upper.get_xlim() == (-0.03, 1.03)
+        for axes, column, side in ((upper, "near_zero", 1.0), (lower, "ratio", 0.02)):
+            assert marks(axes) == {
+                words: [tuple(the(table, c, task=task, readout=name) for c in (column, "accuracy"))]
+                for name, words in READOUTS.items()
+            }
+            assert looks_of(axes) == styles
+            assert chance_is_marked(axes, task, side)
+
+
+def test_p2_leaves_out_points_that_have_no_place_and_says_where_none_is_left() -> None:
+    table = made_up(task=TASKS[:2], readout=READOUTS)
+    fuzzy, identity = table["task"] == "fuzzy_recall", table["readout"] == "identity"
+    table.loc[identity, "near_zero"] = float("nan")
+    table.loc[~fuzzy, "ratio"] = 0.0
+    table.loc[identity, "ratio"] = float("nan")
+    table.loc[fuzzy & (table["readout"] == "relu"), "readout"] = "of_a_plugin"
+    figure = draw("principle2_readout", principle2_readout=table)
+    near, ratio, other, no_ratio, nothing = figure.axes[:5]
+    assert marks(near).keys() == marks(ratio).keys()
+    assert marks(near).keys() == {*READOUTS.values(), "of a plugin"} - {"identity", "relu"}
+    assert looks_of(near)["of a plugin"] == (GREY, "o")
+    assert marks(other).keys() == set(READOUTS.values()) - {"identity"}
+    assert marks(no_ratio) == marks(nothing) == {}
+    assert ("no point has one", 0.5, 0.5) in texts(no_ratio)
+    assert texts(nothing) == [("no runs", 0.5, 0.5)]
+    assert levels(nothing) == {}
+
+
+def test_p2_shows_the_readouts_and_where_they_are_near_zero() -> None:
+    figure = draw("principle2_readout", principle2_readout=made_up(task=TASKS, readout=READOUTS))
+    curves, sets = figure.axes[-2:]
+    s = np.linspace(-8, 2, 400)
+    values = {
+        "exp": np.exp(s),
+        "softplus": np.log(1 + np.exp(s)),
+        "relu": np.maximum(s, 0),
+        "identity": s,
+        "sigmoid": 1 / (1 + np.exp(-s)),
+        "elu_plus_one": np.where(s > 0, s + 1, np.exp(s)),
+    }
+    assert wording(curves) == ("the readouts", "$s$", r"$\phi(s)$")
+    assert len(marks(curves)) == len(values)
+    for name, points in marks(curves).items():
+        readout = next(r for r, (_, colour) in looks.READOUTS.items() if colour == name)
+        np.testing.assert_allclose(points, np.stack([s, values[readout]], axis=1), atol=1e-6)
+    assert levels(curves) == {0.0: ("", "-")}
+    ends = {"exp": -6.908, "softplus": -6.907, "relu": 0.001, "sigmoid": -6.907,
+            "elu_plus_one": -6.908}  # fmt: skip
+    assert wording(sets) == (r"where $|\phi(s)| \leq 10^{-3}$", "$s$", "")
+    assert list(ticks(sets.yaxis).values()) == list(READOUTS.values())
+    for height, name in enumerate(READOUTS):
+        half_line = name in ends
+        left, right = (-12, ends[name]) if half_line else (-0.001, 0.001)
+        points = [x for x, y in marks(sets)[looks.READOUTS[name][1]] if y == height]
+        assert points == pytest.approx([left, right, *([] if half_line else [0])], abs=5e-4)
+        ((text, x),) = [(text, x) for text, x, y in texts(sets) if text and y == height]
+        assert text == (f"$\\leq {right:.3f}$" if half_line else r"$|s| \leq 0.001$")
+        assert x == pytest.approx(right, abs=5e-4)
+    arrows = [(x, y) for text, x, y in texts(sets) if not text]
+    assert arrows == [(-12.9, y) for y, name in enumerate(READOUTS) if name in ends]
+
+
+def test_p21_shows_kernels_between_the_levels_of_exp_and_identity() -> None:
+    tables = {
+        "principle2_1_kernel": made_up(task=TASKS[:2], readout=KERNELS),
+        "principle2_readout": made_up(task=TASKS, readout=READOUTS).iloc[::-1],
+    }
+    kernels, scores = tables.values()
+    figure = draw("principle2_1_kernel", **tables)
+    dotted = {READOUTS[name]: (looks.READOUTS[name][1], ":") for name in ("exp", "identity")}
+    squares = {KERNELS[name]: (looks.READOUTS[name][1], "s") for name in KERNELS}
+    assert legend(figure) == squares | dotted
+    for axes, task in zip(figure.axes, TASKS[:2], strict=True):
+        assert wording(axes) == (task.replace("_", " "), NEAR_ZERO, ACCURACY)
+        assert looks_of(axes) == squares | dotted
+        assert marks(axes) == {
+            words: [tuple(the(kernels, c, task=task, readout=n) for c in ("near_zero", "accuracy"))]
+            for n, words in KERNELS.items()
+        }
+        assert chance_is_marked(axes, task)
+        assert {level: label for level, (label, _) in levels(axes).items() if label} == {
+            the(scores, "accuracy", task=task, readout=name): READOUTS[name]
+            for name in ("exp", "identity")
+        }
+
+
+def test_p22_shows_zeros_by_step_under_the_limit_of_their_task() -> None:
+    names, limits = ("kernel_softplus", "kernel_exp"), dict(zip(TASKS[:2], (7, 15), strict=True))
+    rows = [
+        (task, name, step, limit, 10 * n + m + step / 10)
+        for n, (task, limit) in enumerate(limits.items())
+        for m, name in enumerate(names)
+        for step in (1, 2, 3)
+    ]
+    table = pd.DataFrame(rows, columns=["task", "readout", "index", "limit", "zeros"])
+    figure = draw("principle2_2_zeros", principle2_2_zeros_index=table)
+    styles = {KERNELS[name]: (looks.READOUTS[name][1], "-") for name in names}
+    assert legend(figure) == styles
+    heading = r"number of $|\alpha_{ij}| \leq 10^{-6}$"
+    for axes, (task, limit) in zip(figure.axes, limits.items(), strict=True):
+        assert wording(axes) == (task.replace("_", " "), "time index $i$", heading)
+        heading = ""
+        assert looks_of(axes) == styles
+        assert marks(axes) == {
+            KERNELS[name]: [
+                (i, the(table, "zeros", task=task, readout=name, index=i)) for i in (1, 2, 3)
+            ]
+            for name in names
+        }
+        assert levels(axes) == {limit: ("", "--")}
+        assert texts(axes) == [(f"$n/H - 1 = {limit}$", 0.02, limit)]
+        assert axes.get_ylim()[1] > 15
+
+
+def test_p22_counts_zeros_in_the_head_of_layer_1_that_has_most() -> None:
+    run = runs_of("principle2_2_zeros")[0]
+    made = record("principle2_2_zeros", run)
+    layers = [[[0, 1, 0], [0, 2, 3], [4, 0, 0]], [[9, 9, 9]] * 3]
+    made.coefficients["per_head"]["zeros_per_index"] = layers
+    points = made_up(task=TASKS[:1], readout=["kernel_exp"]).assign(zero_limit=7, run_id=run.run_id)
+    table = zeros_per_index(points, {run.run_id: made})
+    assert list(zip(table["index"], table["zeros"], strict=True)) == [(1, 0), (2, 2), (3, 3)]
+    shared = table[["task", "readout", "layer", "head", "limit"]].drop_duplicates()
+    assert shared.to_numpy().tolist() == [["fuzzy_recall", "kernel_exp", 1, 2, 7]]
+
+
+STRUCTURES = {  # word -> the grey choice, the pink choice
+    "scalar": ("scalar_gla", "scalar_mamba2"),
+    "diagonal": ("diagonal_gla", "diagonal_mamba2"),
+    "Householder,\n$k_t$": ("householder_key_fixed", "householder_key_learned"),
+    "Householder,\n$z_t$": ("householder_free_fixed", "householder_free_learned"),
+}
+
+
+def test_p4_shows_both_choices_of_each_structure_their_mean_and_the_better() -> None:
+    names = [name for pair in STRUCTURES.values() for name in pair]
+    table = made_up(task=TASKS[:2], evolution=names)
+    missing = (table["task"] == "selective_copying") & (table["evolution"] == "diagonal_gla")
+    table = table[~missing]
+    figure = draw("principle4_evolution", principle4_evolution=table)
+    for axes, task in zip(figure.axes, TASKS[:2], strict=True):
+        rows = table[table["task"] == task].set_index("evolution")["accuracy"]
+        pairs = [[rows.get(name) for name in pair] for pair in STRUCTURES.values()]
+        both = [[value for value in pair if value is not None] for pair in pairs]
+        assert marks(axes) == {
+            "GLA / strength 2": [(x, number(grey)) for x, (grey, _) in enumerate(pairs) if grey],
+            "Mamba-2 / learned": [(x, number(pink)) for x, (_, pink) in enumerate(pairs)],
+            "mean of both": [(x, number(np.mean(pair))) for x, pair in enumerate(both)],
+            "better of both": [(x, number(max(pair))) for x, pair in enumerate(both)],
+        }
+        label = ACCURACY if task == "fuzzy_recall" else ""
+        assert wording(axes) == (task.replace("_", " "), "", label)
+        assert ticks(axes.xaxis) == dict(enumerate(STRUCTURES))
+        assert chance_is_marked(axes, task)
+        assert looks_of(axes) == legend(figure) == {
+            "GLA / strength 2": (GREY, "o"), "Mamba-2 / learned": (PINK, "o"),
+            "mean of both": ("#808080", "-"), "better of both": ("#333333", "--"),
+        }  # fmt: skip
+
+
+FAMILIES = {
+    "softmax_attention": r"$\phi=e^s,\ A=I$",
+    "relu_attention": r"$\phi=$relu$,\ A=I$",
+    "mamba2": r"$\phi=$Id$,\ A_t=\lambda_t I$",
+    "householder": r"$\phi=$Id$,\ A_t=I-\beta_t k_t k_t^\top$",
+}
+SCALINGS = {
+    "inverse_sqrt": r"$1/\sqrt{n}$",
+    "gate_inverse_sqrt": r"$z_j/\sqrt{n}$",
+    "one": "$1$",
+    "gate": "$z_j$",
+}
+
+
+@pytest.mark.parametrize("stem", ["principle5_scaling", "principle5_no_post_norm"])
+def test_p5_shows_the_smallest_and_largest_accuracy_by_head_dimension(stem: str) -> None:
+    """Two points of a head dimension, such as of two preprocessings, are one band."""
+    some = {"task": TASKS[:1], "preprocess": ("a", "b"), "n_state": (16, 32, 64)}
+    table = made_up(model=FAMILIES, scaling=SCALINGS, **some)
+    figure = draw(stem, **{stem: table})
+    styles = {name: (looks.FAMILIES[family][1], "o-") for family, name in FAMILIES.items()}
+    assert legend(figure) == styles
+    for axes, (scaling, words) in zip(figure.axes, SCALINGS.items(), strict=True):
+        label = ACCURACY if scaling == "inverse_sqrt" else ""
+        assert wording(axes) == (f"$b_j=${words}", "head dimension", label)
+        assert (axes.get_xscale(), axes.xaxis.get_transform().base) == ("log", 2)
+        assert ticks(axes.xaxis) == {4: "4", 8: "8", 16: "16"}
+        assert chance_is_marked(axes, "fuzzy_recall")
+        assert looks_of(axes) == styles
+        bands = {look(band)[0]: band.get_paths()[0].vertices for band in axes.collections}
+        for family, name in FAMILIES.items():
+            rows = table[(table["model"] == family) & (table["scaling"] == scaling)]
+            sizes = {size: rows[rows["n_state"] == 4 * size] for size in (4, 8, 16)}
+            low = [(x, number(size["accuracy_min"].min())) for x, size in sizes.items()]
+            high = [(x, number(size["accuracy_max"].max())) for x, size in sizes.items()]
+            colour = styles[name][0]
+            assert (marks(axes)[name], marks(axes)[colour]) == (low, high)
+            assert {(number(x), number(y)) for x, y in bands[colour]} == {*low, *high}
+        assert len(marks(axes)) == 2 * len(FAMILIES)

@@ -1,0 +1,99 @@
+"""AdamW and its schedule, by hand."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from coefdyn.config.build import build_optimizer
+from coefdyn.config.compose import compose
+from coefdyn.runs.loop import cosine
+
+LR, DECAY = 0.1, 0.25
+
+
+def steps(gradients: list[float], *overrides: str) -> list[float]:
+    """A weight that starts at 1, after each of these gradients."""
+    given = [f"optimizer.lr={LR}", f"optimizer.weight_decay={DECAY}", *overrides]
+    weight = torch.nn.Parameter(torch.ones(1, dtype=torch.float64))
+    optimizer = build_optimizer(compose(given), [weight])
+    found = []
+    for gradient in gradients:
+        weight.grad = torch.full_like(weight, gradient)
+        optimizer.step()
+        found.append(weight.item())
+    return found
+
+
+def adamw(gradients: list[float], beta1: float, beta2: float, eps: float) -> list[float]:
+    """Loshchilov and Hutter 2019, Algorithm 2."""
+    weight, mean, square, found = 1.0, 0.0, 0.0, []
+    for t, gradient in enumerate(gradients, start=1):
+        mean = beta1 * mean + (1 - beta1) * gradient
+        square = beta2 * square + (1 - beta2) * gradient**2
+        size = math.sqrt(square / (1 - beta2**t)) + eps
+        weight = weight - LR * DECAY * weight - LR * mean / (1 - beta1**t) / size
+        found.append(weight)
+    return found
+
+
+def test_without_a_gradient_a_weight_shrinks_by_one_minus_lr_times_decay() -> None:
+    """Decoupled: as part of the gradient, the decay would move it by lr, whatever its size."""
+    factor = 1 - LR * DECAY
+    assert steps([0.0] * 3) == pytest.approx([factor, factor**2, factor**3], rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "betas"),
+    [
+        (["scale=smoke"], (0.9, 0.98)),
+        (["experiment=principle5_wikitext", "scale=smoke"], (0.9, 0.95)),
+        (["experiment=all_principles_lm", "scale=smoke"], (0.9, 0.95)),
+    ],
+)
+def test_steps_are_those_of_adamw(overrides: list[str], betas: tuple[float, float]) -> None:
+    """Gradients that change in size and sign, and one so small that eps = 1e-8 matters."""
+    gradients = [0.5, -2.0, 0.1, 3.0]
+    assert steps(gradients, *overrides) == pytest.approx(adamw(gradients, *betas, 1e-8), rel=1e-12)
+    assert steps([1e-8], *overrides) == pytest.approx(adamw([1e-8], *betas, 1e-8), rel=1e-12)
+
+
+def test_weight_decay_acts_on_every_parameter() -> None:
+    """Norms, biases and embeddings included, as in the original benchmark."""
+    from coefdyn.config.build import build_model
+
+    config = compose(["scale=smoke", "model=mamba2", f"optimizer.lr={LR}",
+                      f"optimizer.weight_decay={DECAY}"])  # fmt: skip
+    model = build_model(config)
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    optimizer = build_optimizer(config, model.parameters())
+    assert [group["lr"] for group in optimizer.param_groups] == [LR]
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+
+    def shrunk(name: str) -> Tensor:
+        return before[name] * (1 - LR * DECAY)
+
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.data, shrunk(name), msg=name)
+
+
+@pytest.mark.parametrize(
+    ("total", "warmup", "shares"),
+    [
+        # No warm-up: from the peak, at the middle half of it, and almost 0 at the last step.
+        (8, 0, {0: 1.0, 2: (2 + math.sqrt(2)) / 4, 4: 0.5, 7: 0.0380602337443566, 8: 0.0}),
+        # The rise ends at the peak, with which the cosine begins; 6 steps of it follow.
+        (10, 4, {0: 0.25, 1: 0.5, 2: 0.75, 3: 1.0, 4: 1.0, 6: 0.75, 7: 0.5, 8: 0.25,
+                 9: 0.0669872981077807, 10: 0.0, 99: 0.0}),
+        (3, 3, {0: 1 / 3, 2: 1.0, 3: 1.0}),
+        # The paper's text runs.
+        (130_000, 3000, {0: 1 / 3000, 2999: 1.0, 3000: 1.0, 66_500: 0.5,
+                         129_999: 1.5298e-10}),
+    ],
+)  # fmt: skip
+def test_the_schedule_by_hand(total: int, warmup: int, shares: dict[int, float]) -> None:
+    found = {step: cosine(total, warmup, step) for step in shares}
+    assert found == pytest.approx(shares, rel=1e-4, abs=1e-14)
