@@ -76,8 +76,11 @@ def test_each_accuracy_counts_for_position(border: Border) -> None:
 
 def test_what_is_above_chance_is_above_the_chance_of_its_table() -> None:
     tables = change(right(), Cells(POSITION, "chance"), 0.5)
-    relu = at("identity", "none", "relu")
-    assert Border("P3 without position", relu, 0.5501, 0.55).verdicts(tables) == FLIPS
+    claim, relu = "P3 without position", at("identity", "none", "relu")
+    assert Border(claim, relu, 0.5501, 0.55).verdicts(tables) == FLIPS
+    for name in ("exp", "softplus"):
+        cells = at("identity", "none", name)
+        assert Border(claim, cells, 0.55, 0.5501).verdicts(tables) == FLIPS
     for stem_words, stem in P6_STEMS:
         tables = change(right(), Cells(stem, "chance"), 0.5)
         exp = under(stem, "power", "exp")

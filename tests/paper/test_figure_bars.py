@@ -65,6 +65,7 @@ def test_p3_and_p6_show_an_accuracy_for_each_readout_and_choice(stem: str, descr
             middle = number(group - 0.4 + width * (place + 0.5))
             expected[middle] = (the(table, "accuracy", readout=name, **choice), label, look)
     assert bars(axes) == expected
+    assert all(bar.get_width() < width for bar in axes.patches)  # none covers another
     numbers = [(f"{height:.2f}", x, height) for x, (height, *_) in expected.items()]
     assert texts(axes) == sorted([*numbers, ("chance", 1.0, 0.0625)])
     assert levels(axes) == {0.0625: ("", ":")}

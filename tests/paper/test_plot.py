@@ -128,6 +128,7 @@ def test_any_experiment_has_a_panel_per_task_of_means_and_of_their_spread() -> N
         assert sorted(drawn) == sorted(spreads)
         assert wording(axes) == (task.replace("_", " "), "trainer.clip", "test accuracy")
         assert ticks(axes.xaxis) == {place: str(clip) for place, clip in enumerate(CLIP)}
+        assert axes.get_xlim() == pytest.approx((-0.6, 2.6))
         assert levels(axes) == {CHANCES[task]: ("", ":")}
         assert looks(axes) == legend(figure)
 
@@ -192,6 +193,25 @@ def test_panels_and_colours_stand_for_what_varies_and_follows_from_nothing_else(
     assert chosen_axes(made_up(readout=("exp", "relu", "identity"), position=("none", "learned"))
                        ) == (None, "readout", ["position"])  # fmt: skip
     assert chosen_axes(made_up(task=TASKS)) == ("task", None, [])
+    mine = made_up(readout=("exp", "relu")).assign(seq_len=(8, 16))
+    mine.insert(list(mine.columns).index("seq_len") + 1, "trainer.clip", (0.5, 2.5))
+    assert chosen_axes(mine) == (None, "trainer.clip", [])  # of what varies together, the setting
+
+
+def test_a_blank_is_a_value_of_its_own() -> None:
+    """As the size of a state, of a mixer that has none."""
+    sizes = (16.0, float("nan"))
+    assert chosen_axes(made_up(n_state=sizes)) == (None, "n_state", [])
+    assert chosen_axes(made_up(model=("gla", "mine"), n_state=sizes))[1:] == ("n_state", ["model"])
+
+
+def test_an_experiment_on_tasks_alone_has_a_point_in_each() -> None:
+    table = made_up(task=TASKS)
+    figure = draw_default("mine", {"mine": table})
+    for task, axes in zip(table["task"], figure.axes, strict=False):
+        assert list(marks(axes).values()) == [[(0, the(table, "test/perplexity", task=task))]]
+        assert wording(axes) == (task.replace("_", " "), "", "test perplexity")
+        assert ticks(axes.xaxis) == {0: ""}
 
 
 @pytest.mark.xfail(
