@@ -214,17 +214,11 @@ def test_an_experiment_on_tasks_alone_has_a_point_in_each() -> None:
         assert ticks(axes.xaxis) == {0: ""}
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="ablation._order takes numpy's integers for words"
-)
 def test_whole_numbers_stand_by_size() -> None:
     axes = draw_default("mine", {"mine": made_up(n_state=(16, 32, 128))}).axes[0]
     assert ticks(axes.xaxis) == {0: "16", 1: "32", 2: "128"}
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="colours are counted anew in each panel"
-)
 def test_a_colour_is_the_same_design_where_a_panel_lacks_another() -> None:
     tables = grid()
     points = tables["mine"]

@@ -1,6 +1,7 @@
 """The picture of any experiment: a measure by what the grid varies, and how training came there."""
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,10 @@ def draw_default(stem: str, tables: Mapping[str, pd.DataFrame]) -> Figure:
     panel, x, hues = chosen_axes(points)
     measure = "test/perplexity" if points["test/perplexity"].notna().all() else "accuracy"
     names = list(dict.fromkeys(points[panel])) if panel else [None]
+    # of the whole table: a panel may lack some of its designs
+    colours = {
+        label: COLOURS[i % len(COLOURS)] for i, (label, _) in enumerate(_groups(points, hues))
+    }
     with paper_style():
         figure = Figure(figsize=(max(1.2, len(names)) * COLUMN, 5.0), layout="constrained")
         grid = figure.subplots(2, len(names), squeeze=False)
@@ -47,9 +52,9 @@ def draw_default(stem: str, tables: Mapping[str, pd.DataFrame]) -> Figure:
             rows, lines = (
                 table if name is None else table[table[panel] == name] for table in (points, curves)
             )
-            draw_points(upper, rows, x, hues, measure)
+            draw_points(upper, rows, x, hues, colours, measure)
             upper.set_title("" if name is None else task_name(str(name)))
-            draw_curves(lower, lines, x, hues)
+            draw_curves(lower, lines, x, hues, colours)
         if hues:
             legend_below(figure, columns=4)
     return figure
@@ -75,7 +80,12 @@ def chosen_axes(points: pd.DataFrame) -> tuple[str | None, str | None, list[str]
 
 
 def draw_points(
-    axes: Axes, points: pd.DataFrame, x: str | None, hues: Sequence[str], measure: str = "accuracy"
+    axes: Axes,
+    points: pd.DataFrame,
+    x: str | None,
+    hues: Sequence[str],
+    colours: Mapping[str, str],
+    measure: str = "accuracy",
 ) -> None:
     """Means over seeds, and a line from the smallest to the largest."""
     places = _places(points, x)
@@ -83,7 +93,7 @@ def draw_points(
     for number, (label, group) in enumerate(groups):
         shift = WIDTH * ((number + 0.5) / len(groups) - 0.5)
         at = np.array([places.index(value) if x else 0 for value in group[x or measure]]) + shift
-        colour = COLOURS[number % len(COLOURS)]
+        colour = colours[label]
         axes.plot(at, group[measure], "o", color=colour, label=label)
         if measure == "accuracy":
             axes.vlines(at, group["accuracy_min"], group["accuracy_max"], color=colour, linewidth=1)
@@ -99,7 +109,13 @@ def draw_points(
         axes.set_ylabel(MEASURES[measure])
 
 
-def draw_curves(axes: Axes, curves: pd.DataFrame, x: str | None, hues: Sequence[str]) -> None:
+def draw_curves(
+    axes: Axes,
+    curves: pd.DataFrame,
+    x: str | None,
+    hues: Sequence[str],
+    colours: Mapping[str, str],
+) -> None:
     """Test accuracy over the steps, or of text the validation loss; means over seeds. Colours are
     those of the points, places of their x-axis are styles of lines."""
     columns = [c for c in ("test/accuracy", "validation/loss", "train/loss") if c in curves]
@@ -109,11 +125,11 @@ def draw_curves(axes: Axes, curves: pd.DataFrame, x: str | None, hues: Sequence[
         return
     rows = curves[curves[column].notna()]
     places = _places(rows, x)
-    for number, (_, group) in enumerate(_groups(rows, hues)):
+    for label, group in _groups(rows, hues):
         for place, value in enumerate(places):
             mean = (group[group[x] == value] if x else group).groupby("step")[column].mean()
-            colour, style = COLOURS[number % len(COLOURS)], STYLES[place % len(STYLES)]
-            axes.plot(mean.index, mean, color=colour, linestyle=style, linewidth=1)
+            style = STYLES[place % len(STYLES)]
+            axes.plot(mean.index, mean, color=colours[label], linestyle=style, linewidth=1)
     if len(places) > 1:
         keys = [Line2D([], [], color="0.4", ls=s) for s in STYLES[: len(places)]]
         words = [_word(value) for value in places[: len(STYLES)]]
@@ -140,4 +156,4 @@ def _word(value: object) -> str:
 
 
 def _order(value: object) -> tuple[float, str]:
-    return (float(value), "") if isinstance(value, int | float) else (0.0, str(value))
+    return (float(value), "") if isinstance(value, Real) else (0.0, str(value))
