@@ -46,7 +46,8 @@ def _filled_array(make: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
     @functools.wraps(make)
     def made(*arguments: Any, **options: Any) -> np.ndarray:
         array = make(*arguments, **options)
-        array.fill(np.nan if array.dtype.kind == "f" else np.iinfo(array.dtype).max)
+        if array.dtype.kind in "fiu":
+            array.fill(np.nan if array.dtype.kind == "f" else np.iinfo(array.dtype).max)
         return array
 
     return made

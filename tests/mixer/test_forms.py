@@ -54,7 +54,11 @@ def test_forms_equal_definition_with_chunks_of_real_size(evolution: str, readout
 @pytest.mark.parametrize(("batch", "length"), [(1, 1), (1, 5), (3, 2)])
 @pytest.mark.usefixtures("short_chunks")
 def test_forms_equal_definition_at_small_sizes(evolution: str, batch: int, length: int) -> None:
-    for readout, normalization in (("exp", "row_sum"), ("identity", "mlstm")):
+    for readout, normalization in (
+        ("exp", "row_sum"),
+        ("identity", "mlstm"),
+        ("kernel_softplus", "one"),
+    ):
         choice = (evolution, "inverse_sqrt", readout, normalization)
         assert_equal_to_definition(choice, batch, length)
 

@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,21 +23,24 @@ READS_CONF = (
 
 
 def measure(root: Path, scratch: Path, jobs: int) -> None:
-    """Run the default tests of a tree under coverage."""
-    environment = os.environ | {
-        "COVERAGE_FILE": str(scratch / "coverage"),
-        "PYTHONPATH": str(root / "src"),
-    }
+    """Run the default tests of a tree under coverage; later, those in files that have changed."""
+    data, log = scratch / "coverage", scratch / "tests.log"
+    since = data.stat().st_mtime if data.exists() else 0.0
+    files = [str(p) for p in root.glob("tests/**/test_*.py") if p.stat().st_mtime > since]
+    if not files:
+        return
+    print(f"running the tests of {len(files)} files under coverage", file=sys.stderr)
+    environment = os.environ | {"COVERAGE_FILE": str(data), "PYTHONPATH": str(root / "src")}
     command = [sys.executable, "-m", "pytest", "-n", str(jobs), "--dist", "loadfile", "-m", MARKS,
-               "--cov=coefdyn", "--cov-context=test", "--cov-report=", "--durations=0",
-               "--durations-min=0", "-vv"]  # fmt: skip
-    with (scratch / "tests.log").open("w") as log:
+               "--cov=coefdyn", "--cov-context=test", "--cov-report=", "--cov-append",
+               "--durations=0", "--durations-min=0", "-vv", *files]  # fmt: skip
+    with log.open("a") as output:
         code = subprocess.run(
-            command, cwd=root, env=environment, stdout=log, stderr=log, check=False
+            command, cwd=root, env=environment, stdout=output, stderr=output, check=False
         ).returncode
     if code:
-        (scratch / "coverage").unlink(missing_ok=True)
-        raise SystemExit(f"the tests fail without any mutant: see {scratch / 'tests.log'}")
+        data.unlink(missing_ok=True)
+        raise SystemExit(f"tests fail without any mutant: see {log}")
 
 
 @dataclass(frozen=True)
@@ -60,10 +62,10 @@ class Covering:
             lines[str(Path(file).relative_to(root))] = {
                 line: {_test(name) for name in names if name} for line, names in contexts.items()
             }
-        seconds: defaultdict[str, float] = defaultdict(float)
+        seconds: dict[str, float] = {}
         for taken, test in _DURATION.findall((scratch / "tests.log").read_text()):
-            seconds[test.strip()] += float(taken)
-        return cls(lines, dict(seconds))
+            seconds[test.strip()] = max(float(taken), seconds.get(test.strip(), 0.0))
+        return cls(lines, seconds)
 
     def tests_of(self, path: str, first: int, last: int, budget: float) -> list[str]:
         """The fastest that run one of these lines, or else the file, within `budget` seconds."""

@@ -232,6 +232,7 @@ def test_p4_shows_both_choices_of_each_structure_their_mean_and_the_better() -> 
         label = ACCURACY if task == "fuzzy_recall" else ""
         assert wording(axes) == (task.replace("_", " "), "", label)
         assert ticks(axes.xaxis) == dict(enumerate(STRUCTURES))
+        assert axes.get_xlim() == pytest.approx((-0.4, 3.4))
         assert chance_is_marked(axes, task)
         assert looks_of(axes) == legend(figure) == {
             "GLA / strength 2": (GREY, "o"), "Mamba-2 / learned": (PINK, "o"),

@@ -9,6 +9,7 @@ from torch import Tensor
 from coefdyn.config.build import build_optimizer
 from coefdyn.config.compose import compose
 from coefdyn.runs.loop import cosine
+from coefdyn.runs.trainer import autocast
 
 LR, DECAY = 0.1, 0.25
 
@@ -97,3 +98,14 @@ def test_weight_decay_acts_on_every_parameter() -> None:
 def test_the_schedule_by_hand(total: int, warmup: int, shares: dict[int, float]) -> None:
     found = {step: cosine(total, warmup, step) for step in shares}
     assert found == pytest.approx(shares, rel=1e-4, abs=1e-14)
+
+
+@pytest.mark.parametrize(("precision", "half"), [("fp32", False), ("bf16-mixed", True)])
+def test_what_lightning_does_not_compute_has_the_precision_of_the_run(
+    precision: str, half: bool
+) -> None:
+    trainer = compose(["scale=smoke", f"trainer.precision={precision}"]).settings.trainer
+    with autocast(trainer, torch.device("cpu")):
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == (
+            torch.bfloat16 if half else torch.float32
+        )

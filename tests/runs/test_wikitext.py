@@ -88,7 +88,7 @@ def _cut(out: Path) -> None:
 
 def _out_of_range(out: Path) -> None:
     tokens = np.fromfile(out / "test.bin", dtype=np.uint16)
-    tokens[3] = 300
+    tokens[0] = 300
     tokens.tofile(out / "test.bin")
 
 

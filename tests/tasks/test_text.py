@@ -118,6 +118,13 @@ def test_bad_input_to_preparing_gets_one_sentence(
     assert not Path(text["out"]).exists()
 
 
+@pytest.mark.parametrize("missing", ["vocab.json", "merges.txt"])
+def test_half_a_tokenizer_is_none(text: dict[str, Any], missing: str) -> None:
+    (Path(text["tokenizer"]) / missing).unlink()
+    with pytest.raises(ConfigError, match=r"has neither vocab.json and merges.txt nor"):
+        prepare(text)
+
+
 @pytest.mark.parametrize("what", ["source", "tokenizer"])
 @pytest.mark.parametrize(
     ("broken", "words"),
