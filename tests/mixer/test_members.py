@@ -68,6 +68,12 @@ def test_narrow_near_zero_sets_of_polynomials_are_found() -> None:
     assert np.allclose(middles, [-10 / 3, 0], atol=1e-3)
 
 
+def test_complex_roots_of_a_polynomial_are_no_ends() -> None:
+    """s + s^3 = 1e-3 has a real root, and two complex ones whose real part lies between."""
+    (found,) = Polynomial([0.0, 1.0, 0.0, 1.0]).near_zero_set(1e-3)
+    assert found == pytest.approx((-1e-3 + 1e-9, 1e-3 - 1e-9), rel=1e-8)
+
+
 def test_kernels_refuse_feature_maps_of_another_degree() -> None:
     with pytest.raises(ValueError, match="of degree 1"):
         Kernel(ReluSquared())

@@ -4,13 +4,23 @@ from coefdyn.results.files import TableFolder
 from tests.paper.worlds import fill, right, wrong
 
 
+class Worlds(dict[str, TableFolder]):
+    """Tables of every experiment, a world made when it is first asked for."""
+
+    def __init__(self, factory: pytest.TempPathFactory) -> None:
+        super().__init__()
+        self.place = factory.mktemp("worlds")
+
+    def __missing__(self, name: str) -> TableFolder:
+        if name == "thin":
+            self[name] = fill(self.place / name, right, keep=lambda run: run.values["seed"] == 0
+                              and run.values["optimizer"]["lr"] == 1e-3)  # fmt: skip
+        else:
+            self[name] = fill(self.place / name, {"right": right, "wrong": wrong}[name])
+        return self[name]
+
+
 @pytest.fixture(scope="session")
 def worlds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TableFolder]:
-    """Tables of every experiment, once: tests read them and write elsewhere."""
-    place = tmp_path_factory.mktemp("worlds")
-    return {
-        "right": fill(place / "right", right),
-        "wrong": fill(place / "wrong", wrong),
-        "thin": fill(place / "thin", right, keep=lambda run: run.values["seed"] == 0
-                     and run.values["optimizer"]["lr"] == 1e-3),
-    }  # fmt: skip
+    """Tests read them and write elsewhere."""
+    return Worlds(tmp_path_factory)

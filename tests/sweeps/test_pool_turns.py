@@ -2,13 +2,13 @@
 
 import io
 import os
+import shutil
 import signal
 from collections import deque
 from collections.abc import Callable
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -66,9 +66,18 @@ class MadeUpPool(_Pool):
         self.turn()
 
 
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> list[PlannedRun]:
+    place = tmp_path_factory.mktemp("results")
+    return plan(["scale=smoke", "seed=0,1,2", f"paths.results={place}"])
+
+
 @pytest.fixture
-def runs(tmp_path: Path) -> list[PlannedRun]:
-    return plan(["scale=smoke", "seed=0,1,2", f"paths.results={tmp_path}"])
+def runs(planned: list[PlannedRun]) -> list[PlannedRun]:
+    """Of which nothing is on disk."""
+    for run in planned:
+        shutil.rmtree(run.folder, ignore_errors=True)
+    return planned
 
 
 @pytest.fixture
