@@ -8,6 +8,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from coefdyn.mixer import definition
+from coefdyn.mixer.compiled.form import pairs_form, scan_form
+from coefdyn.mixer.forms.choice import prefers_scan
 from coefdyn.mixer.forms.features import commutes, linear_terms, obstacle
 from coefdyn.mixer.forms.linear import linear_form
 from coefdyn.mixer.forms.noncommuting import noncommuting_form
@@ -152,6 +154,22 @@ class Design(nn.Module):
         sums = [term.weight * linear_form(term.q, term.k, stream.v, term.transition)
                 for term in terms]  # fmt: skip
         return self.normalize(given.x, torch.stack(sums).sum(0), stream.log_unit)
+
+    def compiled(self, given: Projected) -> Float[Tensor, "b h t p"]:
+        """The equations as compiled loops, on a CPU: over time where a state is the smaller work,
+        else over pairs."""
+        stream = self.prepare(given)
+        v, row_sum = given.v, self.normalization.uses_row_sum
+        n, p, length = stream.q.shape[-1], v.shape[-1], v.shape[-2]
+        if prefers_scan(self.readout, self.evolution, length, n, p):
+            terms = linear_terms(self.readout, stream.q, stream.k, stream.transition)
+            sums = [term.weight * scan_form(term.q, term.k, v, term.transition, row_sum)
+                    for term in terms]  # fmt: skip
+            return self.normalize(given.x, sum(sums[1:], sums[0]), stream.log_unit)
+        total, unit = pairs_form(
+            stream.q, stream.k, v, stream.transition, self.readout, row_sum, self.shifts_scores
+        )
+        return self.normalize(given.x, total, stream.log_unit if unit is None else unit)
 
     def step(
         self, given: Projected, state: DesignState | None

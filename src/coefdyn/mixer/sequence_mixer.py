@@ -93,6 +93,7 @@ class SequenceMixer(nn.Module):
                 y = {
                     "quadratic": self.design.quadratic,
                     "linear": self.design.linear,
+                    "compiled": self.design.compiled,
                     "definition": self.design.definition,
                 }[form](given)
         return rearrange(y, "b h t p -> b t (h p)").to(x.dtype)

@@ -119,4 +119,4 @@ def values_and_gradients(
 def forms_of(mixer: SequenceMixer) -> list[str]:
     """Those that can compute it."""
     recurrent = mixer.design.recurrence_obstacle is None
-    return ["quadratic", *(["linear", "recurrent"] if recurrent else [])]
+    return ["quadratic", "compiled", *(["linear", "recurrent"] if recurrent else [])]

@@ -5,7 +5,7 @@ from coefdyn.mixer.forms.linear import CHUNK
 from coefdyn.mixer.slots.evolution import Evolution
 from coefdyn.mixer.slots.readout import Readout
 
-FORMS = ("quadratic", "linear", "definition")
+FORMS = ("quadratic", "linear", "compiled", "definition")
 
 
 def cheapest_form(evolution: Evolution, readout: Readout, length: int, n: int, p: int) -> str:
@@ -24,3 +24,10 @@ def cheapest_form(evolution: Evolution, readout: Readout, length: int, n: int, p
     linear = 0.0 if prepared else 4000.0
     linear += sum(inside * (m + p) + through_state * m * p for m in feature_widths(readout, n))
     return "linear" if linear < quadratic else "quadratic"
+
+
+def prefers_scan(readout: Readout, evolution: Evolution, length: int, n: int, p: int) -> bool:
+    """Whether the compiled loop over time has less to do than the one over pairs."""
+    if obstacle(readout, evolution) is not None:
+        return False
+    return sum(width * p for width in feature_widths(readout, n)) < (n + p) * length / 2

@@ -22,13 +22,15 @@ class Readout(nn.Module):
     Traits: `polynomial` are the coefficients a_0, a_1, ... where phi(s) = sum_p a_p s^p;
     `nonnegative`: phi >= 0; `homogeneous` is the degree d of phi(c s) = c^d phi(s) for c > 0;
     `exponential`: phi(s - m) = e^(-m) phi(s). `None` and `False` mean "no". With a `feature_map`
-    alpha is a product of features of q and h, and phi the identity on it.
+    alpha is a product of features of q and h, and phi the identity on it. `compiled` names the loop
+    of compiled/pairs.py that computes phi; a readout without one uses tensor forms.
     """
 
     polynomial: tuple[float, ...] | None = None
     nonnegative = False
     homogeneous: int | None = None
     exponential = False
+    compiled: str | None = None
 
     def __init__(self, feature_map: "Readout | None" = None) -> None:
         super().__init__()
@@ -61,6 +63,7 @@ class Readout(nn.Module):
 class Exp(Readout):
     """phi(s) = e^s: positive, near zero for s <= log(eps)."""
 
+    compiled = "exp"
     nonnegative = True
     exponential = True
 
@@ -79,6 +82,7 @@ class Exp(Readout):
 class Softplus(Readout):
     """phi(s) = log(1 + e^s): positive, near zero for s <= log(e^eps - 1)."""
 
+    compiled = "softplus"
     nonnegative = True
 
     def forward(self, s: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
@@ -96,6 +100,7 @@ class Softplus(Readout):
 class Relu(Readout):
     """phi(s) = max(s, 0): exactly zero for s <= 0, near zero for s <= eps."""
 
+    compiled = "relu"
     nonnegative = True
     homogeneous = 1
 
@@ -114,6 +119,7 @@ class Relu(Readout):
 class Identity(Readout):
     """phi(s) = s: near zero only for |s| <= eps."""
 
+    compiled = "identity"
     polynomial = (0.0, 1.0)
     homogeneous = 1
 
@@ -132,6 +138,7 @@ class Identity(Readout):
 class Sigmoid(Readout):
     """phi(s) = 1/(1 + e^-s): in (0, 1), near zero for s <= log(eps/(1 - eps))."""
 
+    compiled = "sigmoid"
     nonnegative = True
 
     def forward(self, s: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
@@ -149,6 +156,7 @@ class Sigmoid(Readout):
 class EluPlusOne(Readout):
     """phi(s) = s + 1 for s > 0, e^s otherwise: positive, near zero for s <= log(eps)."""
 
+    compiled = "elu_plus_one"
     nonnegative = True
 
     def forward(self, s: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
@@ -167,6 +175,7 @@ class EluPlusOne(Readout):
 class Silu(Readout):
     """phi(s) = s sigmoid(s): at least -0.279, near zero around 0 and for very negative s."""
 
+    compiled = "silu"
     def forward(self, s: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
         return F.silu(s)
 
@@ -174,6 +183,7 @@ class Silu(Readout):
 class Gelu(Readout):
     """phi(s) = s Phi(s), Phi the normal distribution function: at least -0.170."""
 
+    compiled = "gelu"
     def forward(self, s: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
         return F.gelu(s)
 
@@ -181,6 +191,7 @@ class Gelu(Readout):
 class Tanh(Readout):
     """phi(s) = tanh(s): in (-1, 1), near zero for |s| <= artanh(eps)."""
 
+    compiled = "tanh"
     def forward(self, s: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
         return torch.tanh(s)
 
@@ -196,6 +207,7 @@ class Tanh(Readout):
 class ReluSquared(Readout):
     """phi(s) = max(s, 0)^2: near zero for s <= sqrt(eps)."""
 
+    compiled = "relu_squared"
     nonnegative = True
     homogeneous = 2
 
@@ -209,6 +221,7 @@ class ReluSquared(Readout):
 class Polynomial(Readout):
     """phi(s) = sum_p a_p s^p, a_p = `coefficients`: a finite recurrent state (Lemma 1)."""
 
+    compiled = "polynomial"
     def __init__(self, coefficients: Sequence[float]) -> None:
         super().__init__()
         if len(coefficients) < 2 or coefficients[-1] == 0:
