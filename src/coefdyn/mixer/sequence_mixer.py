@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from coefdyn.mixer.backends import ADAPTERS
 from coefdyn.mixer.backends.adapter import Adapter
+from coefdyn.mixer.compiled.form import agrees
+from coefdyn.mixer.compiled.form import obstacle as compiled_obstacle
 from coefdyn.mixer.design import Design, DesignState, OutputClass, Projected
 from coefdyn.mixer.forms.choice import FORMS, cheapest_form
 from coefdyn.mixer.shapes import check_input, head_width
@@ -155,6 +157,8 @@ class SequenceMixer(nn.Module):
         obstacle = None
         if backend == "linear":
             obstacle = self.design.recurrence_obstacle
+        elif backend == "compiled":
+            obstacle = compiled_obstacle(self.design.readout)
         elif backend in ADAPTERS:
             obstacle = ADAPTERS[backend].obstacle(self.design)
         if obstacle is not None:
@@ -171,14 +175,32 @@ class SequenceMixer(nn.Module):
 
     def _form(self, x: Float[Tensor, "b t d"], half: torch.dtype | None) -> str:
         form = self.backend
+        if form == "compiled":
+            self._check_compiled(x.device)
         if form == "auto" or (form in ADAPTERS and not self.may_use_adapters):
-            form = self._fitting_adapter(x.device, half) or cheapest_form(
-                self.design.evolution, self.design.readout, x.shape[1], self.width, self.value_width
-            )
+            form = self._fitting_adapter(x.device, half) or self._own_form(x)
             if form != self.form_used:
                 log.info("backend=auto: %s at length %d", form, x.shape[1])
         self.form_used = form
         return form
+
+    def _own_form(self, x: Float[Tensor, "b t d"]) -> str:
+        """The cheapest form of ours: on a CPU the compiled loops, where they know the readout."""
+        evolution, readout = self.design.evolution, self.design.readout
+        if x.device.type == "cpu" and compiled_obstacle(readout) is None and agrees(readout):
+            return "compiled"
+        return cheapest_form(evolution, readout, x.shape[1], self.width, self.value_width)
+
+    def _check_compiled(self, device: torch.device) -> None:
+        if device.type != "cpu":
+            raise ValueError(
+                f"model.backend=compiled is for CPUs, but the model is on the {device.type}; use auto"
+            )
+        if not agrees(self.design.readout):
+            raise ValueError(
+                "model.backend=compiled cannot serve this design: the loop that its readout names "
+                "computes something else; use auto or quadratic"
+            )
 
     def _fitting_adapter(self, device: torch.device, half: torch.dtype | None) -> str | None:
         """The kernel for auto, if there is one; packages are imported only where they would be."""

@@ -1,5 +1,6 @@
 """The compiled kernels as operations of torch, with their gradients."""
 
+import logging
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -8,13 +9,56 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from coefdyn.mixer.compiled.kernels import follow_threads, kernel
+from coefdyn.mixer.compiled.kernels import absence, follow_threads, kernel
 from coefdyn.mixer.forms.folding import over_members
 from coefdyn.mixer.slots.readout import Readout
 from coefdyn.mixer.slots.transition import Transition
 
+log = logging.getLogger(__name__)
+
+# How far a compiled readout and its derivative may lie from torch's, in float32.
+AGREES = 1e-5
 # Numbers that a backward pass holds at once of the states it computes again: they stay in cache.
 SEGMENT_NUMBERS = 2**17
+
+
+def obstacle(readout: Readout) -> str | None:
+    """Why the loops cannot compute it, or None if they can; without compiling anything."""
+    named = readout.feature_map or readout
+    if absence() is None and named.compiled is None:
+        return f"there is no compiled loop for the readout {type(named).__name__}"
+    return absence()
+
+
+def agrees(readout: Readout) -> bool:
+    """Whether the loop that a readout names computes it: the two are edited in different places,
+    and a subclass inherits the name."""
+    named = readout.feature_map or readout
+    key = (type(named), named.polynomial)
+    if key not in _AGREED:
+        _AGREED[key] = _computes_the_same(named)
+        if not _AGREED[key]:
+            log.warning("the compiled loop %s is not %s", named.compiled, type(named).__name__)
+    return _AGREED[key]
+
+
+_AGREED: dict[Any, bool] = {}
+
+
+def _computes_the_same(readout: Readout) -> bool:
+    """As sequences of one step: alpha = phi(s), by the kernel and by torch, and its derivative."""
+    with torch.inference_mode(False), torch.enable_grad():
+        s = torch.linspace(-12, 12, 193).view(-1, 1, 1, 1).requires_grad_()
+        one = torch.ones_like(s)
+        loop, _ = pairs_form(s, one, one, Transition(), readout, row_sum=False, shift=False)
+        ours = (loop, *torch.autograd.grad(loop, s, one))
+        alpha = readout(s)
+        theirs = (alpha, *torch.autograd.grad(alpha, s, one, materialize_grads=True))
+    away = (s.abs() > 0.01).flatten()  # a kink at zero has two derivatives
+    return all(
+        torch.allclose(x.flatten()[away], y.flatten()[away], rtol=AGREES, atol=AGREES**2)
+        for x, y in zip(ours, theirs, strict=True)
+    )
 
 
 def scan_form(
