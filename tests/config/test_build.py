@@ -33,7 +33,10 @@ BAD = [
     (["model.n_layers=two"], ["model.n_layers=two must be a whole number"]),
     (["model.d_mlp=-1"], ["model.d_mlp=-1", "null"]),
     (["model.width=3"], ["model.width"]),
-    (["model.backend=flash"], ["model.backend=flash", "auto, quadratic, linear, definition"]),
+    (
+        ["model.backend=flash"],
+        ["model.backend=flash", "auto, quadratic, linear, compiled, definition"],
+    ),
     (["model.backend=linear"], ["not a polynomial", "use auto or quadratic"]),
     (
         ["model=deltanet", "model/readout=taylor_exp", "model.backend=linear"],

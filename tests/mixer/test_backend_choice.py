@@ -28,7 +28,11 @@ from tests.runs.runs import run_smoke
         ),
         ("fla", [], "it serves phi = identity, or a kernel readout such as kernel_relu, alone"),
         ("mamba_ssm", ["model=gla"], "it serves A_t = exp(-Delta_t A) with one A per head alone"),
-        ("cudnn", [], "is not known; choose from auto, quadratic, linear, definition, sdpa, fla"),
+        (
+            "cudnn",
+            [],
+            "is not known; choose from auto, quadratic, linear, compiled, definition, sdpa, fla",
+        ),
     ],
 )
 def test_backend_that_cannot_serve_is_one_sentence(

@@ -45,9 +45,9 @@ class MixerState:
 class SequenceMixer(nn.Module):
     """q, k, v = preprocess(W_Q x, W_K x, W_V x), then y of `Design`, heads side by side.
 
-    `backend` is a form, a kernel of backends/, or auto: the first of `AUTO_ADAPTERS` that computes
-    the design, pays off and passes a trial; else the cheaper of quadratic and linear for the
-    length at hand.
+    `backend` is a form (compiled: loops on a CPU), a kernel of backends/, or auto: the first of
+    `AUTO_ADAPTERS` that computes the design, pays off and passes a trial; else the cheaper of
+    quadratic and linear for the length at hand.
     `unit_qk` makes every q_i and k_j a unit vector.
     """
 
@@ -178,23 +178,19 @@ class SequenceMixer(nn.Module):
         if form == "compiled":
             self._check_compiled(x.device)
         if form == "auto" or (form in ADAPTERS and not self.may_use_adapters):
-            form = self._fitting_adapter(x.device, half) or self._own_form(x)
+            form = self._fitting_adapter(x.device, half) or cheapest_form(
+                self.design.evolution, self.design.readout, x.shape[1], self.width, self.value_width
+            )
             if form != self.form_used:
                 log.info("backend=auto: %s at length %d", form, x.shape[1])
         self.form_used = form
         return form
 
-    def _own_form(self, x: Float[Tensor, "b t d"]) -> str:
-        """The cheapest form of ours: on a CPU the compiled loops, where they know the readout."""
-        evolution, readout = self.design.evolution, self.design.readout
-        if x.device.type == "cpu" and compiled_obstacle(readout) is None and agrees(readout):
-            return "compiled"
-        return cheapest_form(evolution, readout, x.shape[1], self.width, self.value_width)
-
     def _check_compiled(self, device: torch.device) -> None:
         if device.type != "cpu":
             raise ValueError(
-                f"model.backend=compiled is for CPUs, but the model is on the {device.type}; use auto"
+                f"model.backend=compiled is for CPUs, and the model is on the {device.type}; "
+                "use auto"
             )
         if not agrees(self.design.readout):
             raise ValueError(

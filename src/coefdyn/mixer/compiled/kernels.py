@@ -53,4 +53,5 @@ def follow_threads() -> None:
     """numba has a number of threads of its own; the call at hand takes torch's."""
     import numba as nb
 
-    nb.set_num_threads(min(torch.get_num_threads(), nb.config.NUMBA_NUM_THREADS))
+    most: int = getattr(nb.config, "NUMBA_NUM_THREADS")  # noqa: B009  mypy does not know it
+    nb.set_num_threads(min(torch.get_num_threads(), most))

@@ -340,8 +340,16 @@ def backward(
         # the keys (moves) or factors (fades) before and after each step of a segment
         states = np.ones((kept + 1, wide, length), q.dtype)
         starts = np.ones((count if count > 1 else 0, wide, length), q.dtype)
-        s, alpha, d = np.empty(length, q.dtype), np.empty(length, q.dtype), np.empty(length, q.dtype)
-        slope, spare, raw = np.empty(length, q.dtype), np.empty(length, q.dtype), np.empty(length, q.dtype)
+        s, alpha, d = (
+            np.empty(length, q.dtype),
+            np.empty(length, q.dtype),
+            np.empty(length, q.dtype),
+        )
+        slope, spare, raw = (
+            np.empty(length, q.dtype),
+            np.empty(length, q.dtype),
+            np.empty(length, q.dtype),
+        )
         d_factor, d_added = np.zeros(length, q.dtype), np.zeros(length, q.dtype)
         taken, d_taken = np.empty(length, q.dtype), np.empty(length, q.dtype)
         bits = np.empty((2, length), np.int32)

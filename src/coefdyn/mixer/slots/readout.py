@@ -176,6 +176,7 @@ class Silu(Readout):
     """phi(s) = s sigmoid(s): at least -0.279, near zero around 0 and for very negative s."""
 
     compiled = "silu"
+
     def forward(self, s: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
         return F.silu(s)
 
@@ -184,6 +185,7 @@ class Gelu(Readout):
     """phi(s) = s Phi(s), Phi the normal distribution function: at least -0.170."""
 
     compiled = "gelu"
+
     def forward(self, s: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
         return F.gelu(s)
 
@@ -192,6 +194,7 @@ class Tanh(Readout):
     """phi(s) = tanh(s): in (-1, 1), near zero for |s| <= artanh(eps)."""
 
     compiled = "tanh"
+
     def forward(self, s: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
         return torch.tanh(s)
 
@@ -222,6 +225,7 @@ class Polynomial(Readout):
     """phi(s) = sum_p a_p s^p, a_p = `coefficients`: a finite recurrent state (Lemma 1)."""
 
     compiled = "polynomial"
+
     def __init__(self, coefficients: Sequence[float]) -> None:
         super().__init__()
         if len(coefficients) < 2 or coefficients[-1] == 0:
