@@ -40,7 +40,7 @@ class Nothing(Preprocess):
 
 
 class ShortConv(Preprocess):
-    """x_t <- SiLU(sum_{s < width} kernel_s * x_{t-s}), each channel on its own."""
+    """x_t <- SiLU(sum_{s < width} kernel_{width-1-s} * x_{t-s}), each channel on its own."""
 
     def __init__(self, channels: int, width: int) -> None:
         super().__init__(channels)
