@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from coefdyn.config.build import DESIGN_SLOTS, build_slot
 from coefdyn.config.compose import compose
+from coefdyn.mixer.compiled.form import obstacle as compiled_obstacle
 from coefdyn.mixer.design import MissingTraitError
 from coefdyn.mixer.sequence_mixer import SequenceMixer
 from coefdyn.mixer.slots.preprocess import Nothing
@@ -118,5 +119,10 @@ def values_and_gradients(
 
 def forms_of(mixer: SequenceMixer) -> list[str]:
     """Those that can compute it."""
+    compiled = compiled_obstacle(mixer.design.readout) is None
     recurrent = mixer.design.recurrence_obstacle is None
-    return ["quadratic", "compiled", *(["linear", "recurrent"] if recurrent else [])]
+    return [
+        "quadratic",
+        *(["compiled"] if compiled else []),
+        *(["linear", "recurrent"] if recurrent else []),
+    ]
