@@ -165,10 +165,10 @@ def test_files_as_a_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         for name in ("inputs", "targets"):
             np.save(tmp_path / split / f"{name}.npy", tokens)
     arguments = ["scale=smoke", "task=compression", f"paths.results={tmp_path / 'results'}"]
-    assert main(["train", *arguments, f"task.source={tmp_path}"]) == 0
+    assert main(["train", *arguments, f"task.source='{tmp_path}'"]) == 0
     (tmp_path / "test" / "targets.npy").write_bytes(b"\\x93NUMPY")
     capsys.readouterr()
-    assert main(["train", *arguments, f"task.source={tmp_path}", "seed=1"]) == 1
+    assert main(["train", *arguments, f"task.source='{tmp_path}'", "seed=1"]) == 1
     assert "targets.npy is not a readable npy file" in capsys.readouterr().err
 
 
@@ -178,7 +178,7 @@ def test_a_class_of_another_kind_is_not_even_instantiated(
     """torch has classes whose constructor runs a program."""
     trap = tmp_path / "harm"
     target = "torch.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler"
-    arguments = ["entrypoint=touch", f"args=[{trap}]", "env={}", "stdout=null", "stderr=null",
+    arguments = ["entrypoint=touch", f"args=['{trap}']", "env={}", "stdout=null", "stderr=null",
                  "local_rank_id=0"]  # fmt: skip
     for slot in ("task", "model.block", "optimizer"):
         more = [f"+{slot}.{argument}" for argument in arguments]

@@ -133,11 +133,11 @@ def test_every_choice_can_be_checked() -> None:
 
 def test_the_command_prints_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "design.png"
-    assert main(["model=gla", "format=json", f"out={out}"]) == 0
+    assert main(["model=gla", "format=json", f"out='{out}'"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert [x["principle"].split()[0] for x in said["principles"]] == list(PRINCIPLES)
     assert out.stat().st_size > 20000
-    assert main(["model=gla", f"out={out}", "tokens=[1,2,3,1]"]) == 0
+    assert main(["model=gla", f"out='{out}'", "tokens=[1,2,3,1]"]) == 0
     assert main(["models=[softmax_attention,mamba2]"]) == 0
     text = capsys.readouterr().out
     assert "softmax attention" in text
