@@ -1,5 +1,6 @@
 """A point (A_t, b_j, phi, eta_i) of the design space, in every form that can compute it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -8,9 +9,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from coefdyn.mixer import definition
-from coefdyn.mixer.compiled.form import pairs_form, scan_form
+from coefdyn.mixer.compiled.form import Sums, pairs_form, scan_form
 from coefdyn.mixer.forms.choice import prefers_scan
-from coefdyn.mixer.forms.features import commutes, linear_terms, obstacle
+from coefdyn.mixer.forms.features import Term, commutes, linear_terms, obstacle
 from coefdyn.mixer.forms.linear import linear_form
 from coefdyn.mixer.forms.noncommuting import noncommuting_form
 from coefdyn.mixer.forms.quadratic import quadratic_form
@@ -120,9 +121,13 @@ class Design(nn.Module):
         return obstacle(self.readout, self.evolution)
 
     def prepare(
-        self, given: Projected, previous_unit: Float[Tensor, "b h 1"] | None = None
+        self,
+        given: Projected,
+        previous_unit: Float[Tensor, "b h 1"] | None = None,
+        with_ones: bool = True,
     ) -> Stream:
-        q, k, v = given.q, given.k, self._values(given.v)
+        """`with_ones`: values have one more channel where the row sum of alpha is asked for."""
+        q, k, v = given.q, given.k, self._values(given.v) if with_ones else given.v
         transition = self.evolution(given.x, given.direction)
         scale = self.scaling(given.x, transition)
         if not self.uses_units:
@@ -151,25 +156,43 @@ class Design(nn.Module):
     def linear(self, given: Projected) -> Float[Tensor, "b h t p"]:
         stream = self.prepare(given)
         terms = linear_terms(self.readout, stream.q, stream.k, stream.transition)
-        sums = [term.weight * linear_form(term.q, term.k, stream.v, term.transition)
-                for term in terms]  # fmt: skip
-        return self.normalize(given.x, torch.stack(sums).sum(0), stream.log_unit)
+        sums = [linear_form(term.q, term.k, stream.v, term.transition) for term in terms]
+        return self.normalize(given.x, _weighted(terms, sums), stream.log_unit)
 
     def compiled(self, given: Projected) -> Float[Tensor, "b h t p"]:
         """The equations as compiled loops, on a CPU: over time where a state is the smaller work,
         else over pairs."""
-        stream = self.prepare(given)
-        v, row_sum = given.v, self.normalization.uses_row_sum
+        stream = self.prepare(given, with_ones=False)
+        v, sums = stream.v, self._sums
         n, p, length = stream.q.shape[-1], v.shape[-1], v.shape[-2]
         if prefers_scan(self.readout, self.evolution, length, n, p):
             terms = linear_terms(self.readout, stream.q, stream.k, stream.transition)
-            sums = [term.weight * scan_form(term.q, term.k, v, term.transition, row_sum)
-                    for term in terms]  # fmt: skip
-            return self.normalize(given.x, sum(sums[1:], sums[0]), stream.log_unit)
-        total, unit = pairs_form(
-            stream.q, stream.k, v, stream.transition, self.readout, row_sum, self.shifts_scores
-        )
-        return self.normalize(given.x, total, stream.log_unit if unit is None else unit)
+            if len(terms) > 1 and sums == Sums.DIVIDED:  # each term has a part of the sum only
+                sums = Sums.BESIDE
+            parts = [scan_form(term.q, term.k, v, term.transition, sums) for term in terms]
+            total, unit = _weighted(terms, parts), stream.log_unit
+        else:
+            readout, q, k, transition = self._paired(stream.q, stream.k, stream.transition)
+            total, unit, _ = pairs_form(q, k, v, transition, readout, sums, self.shifts_scores)
+            unit = stream.log_unit if unit is None else unit
+        return total if sums == Sums.DIVIDED else self.normalize(given.x, total, unit)
+
+    @property
+    def _sums(self) -> Sums:
+        """What the compiled loops do with the sum of a row. Units cancel where it divides."""
+        if not self.normalization.uses_row_sum:
+            return Sums.ALONE
+        divides = self.normalization.sums_to_one and self.readout.nonnegative
+        return Sums.DIVIDED if divides else Sums.BESIDE
+
+    def _paired(
+        self, q: Float[Tensor, "b h t n"], k: Float[Tensor, "b h t n"], transition: Transition
+    ) -> tuple[Readout, Tensor, Tensor, Transition]:
+        """A kernel whose features commute with A_t is the identity on features."""
+        if self.readout.feature_map is None or not commutes(self.readout, self.evolution):
+            return self.readout, q, k, transition
+        (term,) = linear_terms(self.readout, q, k, transition)
+        return Identity(), term.q, term.k, term.transition
 
     def step(
         self, given: Projected, state: DesignState | None
@@ -183,9 +206,7 @@ class Design(nn.Module):
             )
             for i, term in enumerate(terms)
         ]
-        total = torch.stack(
-            [term.weight * y for term, (y, _) in zip(terms, results, strict=True)]
-        ).sum(0)
+        total = _weighted(terms, [y for y, _ in results])
         position = 0 if state is None else state.position
         y = self.normalize(given.x, total, stream.log_unit, position)
         return y, DesignState(position + 1, tuple(sum_ for _, sum_ in results), stream.key_unit)
@@ -286,3 +307,9 @@ class Design(nn.Module):
             total, row_sum = total[..., :-1], total[..., -1]
         rows = Rows(row_sum, log_unit, self.readout.nonnegative, start)
         return total / self.normalization(x, rows).unsqueeze(-1)
+
+
+def _weighted(terms: Sequence[Term], parts: Sequence[Tensor]) -> Tensor:
+    """sum_i weight_i part_i."""
+    scaled = [y if term.weight == 1 else term.weight * y for term, y in zip(terms, parts, strict=True)]
+    return sum(scaled[1:], scaled[0])

@@ -3,14 +3,16 @@
 import logging
 import math
 from collections.abc import Sequence
-from typing import Any
+from enum import IntEnum
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from coefdyn.mixer.compiled.kernels import absence, follow_threads, kernel
+from coefdyn.mixer.compiled.kernels import absence, run
 from coefdyn.mixer.forms.folding import over_members
+from coefdyn.mixer.slots.normalization import ZERO_ROW
 from coefdyn.mixer.slots.readout import Readout
 from coefdyn.mixer.slots.transition import Transition
 
@@ -20,6 +22,23 @@ log = logging.getLogger(__name__)
 AGREES = 1e-5
 # Numbers that a backward pass holds at once of the states it computes again: they stay in cache.
 SEGMENT_NUMBERS = 2**17
+TILE = 8  # steps: `ROWS` of compiled/rows.py
+
+
+class Sums(IntEnum):
+    """What becomes of each row's sum of alpha."""
+
+    ALONE = 0  # nothing: it is not asked for
+    BESIDE = 1  # it is one more channel of y
+    DIVIDED = 2  # y is divided by it; a row that sums to (nearly) 0 gives 0
+
+
+class Paired(NamedTuple):
+    """Sums over pairs; each row's largest score, where it was taken off; alpha, if asked for."""
+
+    y: Float[Tensor, "b h t m"]
+    unit: Float[Tensor, "b h t"] | None
+    alpha: Float[Tensor, "b h t t"] | None
 
 
 def obstacle(readout: Readout) -> str | None:
@@ -52,7 +71,7 @@ def _computes_the_same(readout: Readout) -> bool:
         s = torch.linspace(-12, 12, 193).view(-1, 1, 1, 1).requires_grad_()
         exact = s.detach().double().requires_grad_()
         one = torch.ones_like(s)
-        loop, _ = pairs_form(s, one, one, Transition(), readout, row_sum=False, shift=False)
+        loop = pairs_form(s, one, one, Transition(), readout, Sums.ALONE, shift=False).y
         alpha = readout(exact)
         ours = (loop, *torch.autograd.grad(loop, s, one))
         theirs = (alpha, *torch.autograd.grad(alpha, exact, one.double(), materialize_grads=True))
@@ -68,10 +87,11 @@ def scan_form(
     k: Float[Tensor, "b h t n"],
     v: Float[Tensor, "b h t p"],
     transition: Transition,
-    row_sum: bool,
+    sums: Sums,
 ) -> Float[Tensor, "b h t m"]:
-    """sum_{j <= i} (q_i . h_ij) v_j, and with `row_sum` sum_j q_i . h_ij behind it."""
-    return Scan.apply(q, k, v, *_parts(transition), row_sum)  # type: ignore[no-untyped-call]
+    """sum_{j <= i} (q_i . h_ij) v_j."""
+    y, _ = Scan.apply(q, k, v, *_parts(transition), sums)  # type: ignore[no-untyped-call]
+    return y
 
 
 def pairs_form(
@@ -80,18 +100,19 @@ def pairs_form(
     v: Float[Tensor, "b h t p"],
     transition: Transition,
     readout: Readout,
-    row_sum: bool,
+    sums: Sums,
     shift: bool,
-) -> tuple[Float[Tensor, "b h t m"], Float[Tensor, "b h t"] | None]:
+    keep_alpha: bool = False,
+) -> Paired:
     """sum_{j <= i} phi(q_i . h_ij) v_j, or with a feature map psi of `readout`
-    sum_{j <= i} (psi(q_i) . psi(h_ij)) v_j; `row_sum` as above. With `shift`, each row's largest
-    score is taken off before phi, and returned."""
+    sum_{j <= i} (psi(q_i) . psi(h_ij)) v_j. With `shift`, each row's largest score is taken off
+    before phi, and returned. Coefficients carry no gradient."""
     psi = readout.feature_map
     q = q if psi is None else psi(q)
-    total, unit = Pairs.apply(  # type: ignore[no-untyped-call]
-        q, k, v, *_parts(transition), readout, row_sum, shift
+    y, unit, _, alpha = Pairs.apply(  # type: ignore[no-untyped-call]
+        q, k, v, *_parts(transition), readout, sums, shift, keep_alpha
     )
-    return total, unit if shift else None
+    return Paired(y, unit if shift else None, alpha if keep_alpha else None)
 
 
 def _parts(transition: Transition) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
@@ -103,13 +124,18 @@ def _parts(transition: Transition) -> tuple[Tensor | None, Tensor | None, Tensor
 
 def _segment(length: int, numbers_per_step: int) -> int:
     """Steps whose states are held at once: what fits the cache, and no less than makes the number
-    of segments, whose starts are held too, as large as that."""
-    return min(length, max(SEGMENT_NUMBERS // numbers_per_step, math.isqrt(length), 1))
+    of segments, whose starts are held too, as large as that. Whole tiles."""
+    steps = min(length, max(SEGMENT_NUMBERS // numbers_per_step, math.isqrt(length), 1))
+    return -(-steps // TILE) * TILE
+
+
+def _least(like: Tensor) -> float:
+    return ZERO_ROW * torch.finfo(like.dtype).tiny
 
 
 @over_members
 class Scan(torch.autograd.Function):
-    """compiled/scan.py."""
+    """compiled/scan.py: y, and each row's sum where y is divided by it."""
 
     @staticmethod
     def forward(
@@ -119,34 +145,40 @@ class Scan(torch.autograd.Function):
         a: Float[Tensor, "b h t m"] | None,
         w: Float[Tensor, "b h t n"] | None,
         u: Float[Tensor, "b h t n"] | None,
-        row_sum: bool,
-    ) -> Float[Tensor, "b h t r"]:
-        y = _empty(q, v.shape[-1] + row_sum)
-        follow_threads()
-        kernel("scan", "forward", q.dtype)(*_arrays(q, k, v, a, w, u), row_sum, y.numpy())
-        return y
+        sums: Sums,
+    ) -> tuple[Float[Tensor, "b h t r"], Float[Tensor, "b h s"]]:
+        y = _empty(q, v.shape[-1] + (sums == Sums.BESIDE))
+        total = q.new_empty(*q.shape[:2], q.shape[2] if sums == Sums.DIVIDED else 0)
+        run(
+            "scan", "forward", q,
+            *_arrays(q, k, v, a, w, u), int(sums), _least(q), y.numpy(), total.numpy(),
+        )  # fmt: skip
+        return y, total
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        *tensors, ctx.row_sum = inputs
-        ctx.save_for_backward(*tensors)
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        *tensors, ctx.sums = inputs
+        y, total = output
+        ctx.mark_non_differentiable(total)
+        ctx.save_for_backward(*tensors, y if ctx.sums == Sums.DIVIDED else None, total)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        tensors = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        *tensors, y, total = ctx.saved_tensors
         q, _, v = tensors[:3]
         segment = _segment(q.shape[2], q.shape[-1] * (v.shape[-1] + 1))
         gradients = _like(tensors)
-        follow_threads()
-        kernel("scan", "backward", q.dtype)(
-            *_arrays(*tensors), ctx.row_sum, segment, *_arrays(grad, *gradients)
-        )
+        run(
+            "scan", "backward", q,
+            *_arrays(*tensors), int(ctx.sums), _least(q), total.numpy(),
+            *_arrays(grad if y is None else y), segment, *_arrays(grad, *gradients),
+        )  # fmt: skip
         return *_present(tensors, gradients), None
 
 
 @over_members
 class Pairs(torch.autograd.Function):
-    """compiled/pairs.py."""
+    """compiled/pairs.py: y, units of rows, their sums where y is divided by them, alpha."""
 
     @staticmethod
     def forward(
@@ -157,48 +189,56 @@ class Pairs(torch.autograd.Function):
         w: Float[Tensor, "b h t n"] | None,
         u: Float[Tensor, "b h t n"] | None,
         readout: Readout,
-        row_sum: bool,
+        sums: Sums,
         shift: bool,
-    ) -> tuple[Float[Tensor, "b h t r"], Float[Tensor, "b h s"]]:
-        y = _empty(q, v.shape[-1] + row_sum)
-        unit = q.new_empty(*q.shape[:2], q.shape[2] if shift else 0)
-        follow_threads()
-        kernel("pairs", "forward", q.dtype)(
-            *_arrays(q, k, v, a, w, u, None), *_codes(readout, q), row_sum, shift,
-            *_arrays(y), unit.numpy(),
+        keep_alpha: bool,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        length = q.shape[2]
+        y = _empty(q, v.shape[-1] + (sums == Sums.BESIDE))
+        unit, total = (
+            q.new_empty(*q.shape[:2], length if wanted else 0)
+            for wanted in (shift, sums == Sums.DIVIDED)
+        )
+        alpha = q.new_empty(*q.shape[:3], length if keep_alpha else 0)
+        run(
+            "pairs", "forward", q,
+            *_arrays(q, k, v, a, w, u, None), *_codes(readout, q), int(sums), _least(q), shift,
+            y.numpy(), unit.numpy(), total.numpy(), alpha.numpy(),
         )  # fmt: skip
-        return y, unit
+        return y, unit, total, alpha
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        *tensors, ctx.readout, ctx.row_sum, ctx.shift = inputs
-        ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(*tensors, output[1])
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        *tensors, ctx.readout, ctx.sums, ctx.shift, _ = inputs
+        y, *others = output
+        ctx.mark_non_differentiable(*others)
+        ctx.save_for_backward(*tensors, y if ctx.sums == Sums.DIVIDED else None, *others[:2])
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        *tensors, unit = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        *tensors, y, unit, total = ctx.saved_tensors
         q = tensors[0]
         segment = _segment(q.shape[2], q.shape[-1] * q.shape[2])
         gradients = _like(tensors)
-        follow_threads()
-        kernel("pairs", "backward", q.dtype)(
-            *_arrays(*tensors, None), *_codes(ctx.readout, q), ctx.row_sum, ctx.shift, unit.numpy(),
-            segment, *_arrays(grad, *gradients, None),
+        run(
+            "pairs", "backward", q,
+            *_arrays(*tensors, None), *_codes(ctx.readout, q), int(ctx.sums), _least(q), ctx.shift,
+            unit.numpy(), total.numpy(), *_arrays(grad if y is None else y), segment,
+            *_arrays(grad, *gradients, None),
         )  # fmt: skip
-        return *_present(tensors, gradients), None, None, None
+        return *_present(tensors, gradients), None, None, None, None
 
 
 def _codes(readout: Readout, like: Tensor) -> tuple[int, int, Any]:
     """phi, psi and the coefficients of a polynomial, as the kernel takes them."""
-    from coefdyn.mixer.compiled import pairs
+    from coefdyn.mixer.compiled import readouts
 
     psi = readout.feature_map
     named = readout if psi is None else psi
     assert named.compiled is not None
-    code = pairs.CODES[named.compiled]
+    code = readouts.CODES[named.compiled]
     polynomial = like.new_tensor(named.polynomial or (0.0, 1.0)).numpy()
-    return (code, pairs.NONE, polynomial) if psi is None else (pairs.IDENTITY, code, polynomial)
+    return (code, readouts.NONE, polynomial) if psi is None else (readouts.IDENTITY, code, polynomial)
 
 
 def _empty(like: Float[Tensor, "b h t n"], width: int) -> Float[Tensor, "b h t w"]:

@@ -1,12 +1,14 @@
 """The linear form as loops over time, compiled: a state M (n x p) per head.
 
     M_t = (I - u_t w_t^T) diag(a_t) M_{t-1} + k_t v_t^T,    y_t = M_t^T q_t
-    z_t = (I - u_t w_t^T) diag(a_t) z_{t-1} + k_t,          the row's sum of alpha is z_t . q_t
 
 Arrays are (b, h, t, channels). `a` has no channel (A_t does not decay), one per head, or n; `u` and
-`w` have none where A_t does not reflect. With `row_sum`, y has one more channel, for that sum.
+`w` have none where A_t does not reflect. The row's sum of alpha is what y would be for v = 1: one
+more column of M. `rule` says what becomes of it: nothing (ALONE), one more channel of y (BESIDE),
+or y is divided by it (DIVIDED), a sum below `least` giving y = 0.
 
-All compiled code of this kernel lies in this file: numba's cache does not see edits elsewhere.
+Rows of M have a multiple of LANES columns and are taken four at a time; what is beyond n and p is
+zero. A call computes the heads from `start` to `end`, counted through the batch.
 """
 
 from typing import Any, no_type_check
@@ -14,177 +16,263 @@ from typing import Any, no_type_check
 import numba as nb
 import numpy as np
 
-# Without those that would lose a NaN or an infinity.
-FAST = {"reassoc", "contract", "arcp", "nsz"}
-OPTIONS: dict[str, Any] = {"parallel": True, "fastmath": FAST, "error_model": "numpy"}
+from coefdyn.mixer.compiled.rows import FAST, inlined, lanes
+
+ALONE, BESIDE, DIVIDED = 0, 1, 2
+# the rows of a step's vectors
+Q, K, A, WA, U, W = range(6)
+
+
+@inlined
+@no_type_check
+def load(q, k, a, w, u, t, at):
+    """The vectors of step t."""
+    decays, one = a.shape[1], at.dtype.type(1)
+    for c in range(q.shape[1]):
+        at[Q, c], at[K, c] = q[t, c], k[t, c]
+        ac = one if decays == 0 else a[t, c if decays > 1 else 0]
+        at[A, c] = ac
+        if w.shape[1] > 0:
+            at[W, c], at[WA, c], at[U, c] = w[t, c], w[t, c] * ac, u[t, c]
+
+
+@inlined
+@no_type_check
+def taken_of(state, at, r):
+    """r = w^T diag(a) M."""
+    for x in range(r.shape[0]):
+        r[x] = 0
+    for c in range(0, state.shape[0], 4):
+        w0, w1, w2, w3 = at[WA, c], at[WA, c + 1], at[WA, c + 2], at[WA, c + 3]
+        for x in range(r.shape[0]):
+            r[x] += (w0 * state[c, x] + w1 * state[c + 1, x]) + (
+                w2 * state[c + 2, x] + w3 * state[c + 3, x]
+            )
+
+
+@inlined
+@no_type_check
+def step(state, at, reflects, r, vt, yt):
+    """M_t from M_{t-1}, in place; what is read of it is added to `yt`."""
+    wide = vt.shape[0]
+    if reflects:
+        taken_of(state, at, r)
+    for c in range(0, state.shape[0], 4):
+        a0, a1, a2, a3 = at[A, c], at[A, c + 1], at[A, c + 2], at[A, c + 3]
+        k0, k1, k2, k3 = at[K, c], at[K, c + 1], at[K, c + 2], at[K, c + 3]
+        q0, q1, q2, q3 = at[Q, c], at[Q, c + 1], at[Q, c + 2], at[Q, c + 3]
+        u0, u1, u2, u3 = at[U, c], at[U, c + 1], at[U, c + 2], at[U, c + 3]
+        if reflects:
+            for x in range(wide):
+                s0 = a0 * state[c, x] - u0 * r[x] + k0 * vt[x]
+                s1 = a1 * state[c + 1, x] - u1 * r[x] + k1 * vt[x]
+                s2 = a2 * state[c + 2, x] - u2 * r[x] + k2 * vt[x]
+                s3 = a3 * state[c + 3, x] - u3 * r[x] + k3 * vt[x]
+                state[c, x], state[c + 1, x], state[c + 2, x], state[c + 3, x] = s0, s1, s2, s3
+                yt[x] += (q0 * s0 + q1 * s1) + (q2 * s2 + q3 * s3)
+        else:
+            for x in range(wide):
+                s0 = a0 * state[c, x] + k0 * vt[x]
+                s1 = a1 * state[c + 1, x] + k1 * vt[x]
+                s2 = a2 * state[c + 2, x] + k2 * vt[x]
+                s3 = a3 * state[c + 3, x] + k3 * vt[x]
+                state[c, x], state[c + 1, x], state[c + 2, x], state[c + 3, x] = s0, s1, s2, s3
+                yt[x] += (q0 * s0 + q1 * s1) + (q2 * s2 + q3 * s3)
 
 
 @no_type_check
-def forward(q, k, v, a, w, u, row_sum, y):
-    heads, length, n = q.shape[1], q.shape[2], q.shape[3]
-    p, decays, reflects = v.shape[3], a.shape[3], w.shape[3] > 0
-    one = q.dtype.type(1)
-    for g in nb.prange(q.shape[0] * heads):
-        b, h = g // heads, g % heads
-        M, z = np.zeros((n, p), q.dtype), np.zeros(n, q.dtype)
-        r, vt, yt = np.empty(p, q.dtype), np.empty(p, q.dtype), np.empty(p, q.dtype)
+def forward(q, k, v, a, w, u, rule, least, y, total, start, end):
+    heads, length, n, p = q.shape[1], q.shape[2], q.shape[3], v.shape[3]
+    reflects, summed = w.shape[3] > 0, rule != ALONE
+    tall, wide = (n + 3) // 4 * 4, lanes(p + (1 if summed else 0))
+    state, at = np.zeros((tall, wide), q.dtype), np.zeros((6, tall), q.dtype)
+    r, vt, yt = np.zeros(wide, q.dtype), np.zeros(wide, q.dtype), np.zeros(wide, q.dtype)
+    for b_h in range(start, end):
+        b, h = b_h // heads, b_h % heads
+        state[:] = 0
+        if summed:
+            vt[p] = 1
         for t in range(length):
-            taken = one * 0  # w . diag(a) z
+            load(q[b, h], k[b, h], a[b, h], w[b, h], u[b, h], t, at)
             for x in range(p):
-                r[x], vt[x], yt[x] = 0, v[b, h, t, x], 0
-            if reflects:
-                for c in range(n):
-                    wc = w[b, h, t, c]
-                    ac = one if decays == 0 else a[b, h, t, c if decays > 1 else 0]
-                    z[c] *= ac
-                    taken += wc * z[c]
-                    for x in range(p):
-                        s = M[c, x] * ac
-                        M[c, x] = s
-                        r[x] += wc * s
-            total = one * 0
-            for c in range(n):
-                kc, qc = k[b, h, t, c], q[b, h, t, c]
-                if reflects:
-                    uc = u[b, h, t, c]
-                    z[c] += kc - uc * taken
-                    for x in range(p):
-                        s = M[c, x] - uc * r[x] + kc * vt[x]
-                        M[c, x] = s
-                        yt[x] += qc * s
-                else:
-                    ac = one if decays == 0 else a[b, h, t, c if decays > 1 else 0]
-                    z[c] = z[c] * ac + kc
-                    for x in range(p):
-                        s = M[c, x] * ac + kc * vt[x]
-                        M[c, x] = s
-                        yt[x] += qc * s
-                total += qc * z[c]
-            for x in range(p):
-                y[b, h, t, x] = yt[x]
-            if row_sum:
-                y[b, h, t, p] = total
+                vt[x] = v[b, h, t, x]
+            for x in range(wide):
+                yt[x] = 0
+            step(state, at, reflects, r, vt, yt)
+            if rule == DIVIDED:
+                total[b, h, t] = yt[p]
+                for x in range(p):
+                    y[b, h, t, x] = yt[x] / yt[p] if yt[p] >= least or yt[p] != yt[p] else 0
+            else:
+                for x in range(y.shape[3]):
+                    y[b, h, t, x] = yt[x]
+
+
+@inlined
+@no_type_check
+def step_of_rows(rows, x, vt, at, reflects, taken):
+    """Four columns of M, as rows over c: M_t from M_{t-1}, in place; what u takes off."""
+    v0, v1, v2, v3 = vt[x], vt[x + 1], vt[x + 2], vt[x + 3]
+    if not reflects:
+        for c in range(rows.shape[1]):
+            rows[x, c] = at[A, c] * rows[x, c] + at[K, c] * v0
+            rows[x + 1, c] = at[A, c] * rows[x + 1, c] + at[K, c] * v1
+            rows[x + 2, c] = at[A, c] * rows[x + 2, c] + at[K, c] * v2
+            rows[x + 3, c] = at[A, c] * rows[x + 3, c] + at[K, c] * v3
+        return
+    zero = rows.dtype.type(0)
+    t0, t1, t2, t3 = zero, zero, zero, zero
+    for c in range(rows.shape[1]):
+        t0 += at[WA, c] * rows[x, c]
+        t1 += at[WA, c] * rows[x + 1, c]
+        t2 += at[WA, c] * rows[x + 2, c]
+        t3 += at[WA, c] * rows[x + 3, c]
+    taken[x], taken[x + 1], taken[x + 2], taken[x + 3] = t0, t1, t2, t3
+    for c in range(rows.shape[1]):
+        rows[x, c] = at[A, c] * rows[x, c] - at[U, c] * t0 + at[K, c] * v0
+        rows[x + 1, c] = at[A, c] * rows[x + 1, c] - at[U, c] * t1 + at[K, c] * v1
+        rows[x + 2, c] = at[A, c] * rows[x + 2, c] - at[U, c] * t2 + at[K, c] * v2
+        rows[x + 3, c] = at[A, c] * rows[x + 3, c] - at[U, c] * t3 + at[K, c] * v3
+
+
+@inlined
+@no_type_check
+def back_through_reading(d, x, after, at, vt, dyt, dqt, dkt, dvt):
+    """d, the gradient of M_t, gets what y_t adds to four of its rows; those of q, k and v follow."""
+    zero = d.dtype.type(0)
+    g0, g1, g2, g3 = dyt[x], dyt[x + 1], dyt[x + 2], dyt[x + 3]
+    v0, v1, v2, v3 = vt[x], vt[x + 1], vt[x + 2], vt[x + 3]
+    s0, s1, s2, s3 = zero, zero, zero, zero
+    for c in range(d.shape[1]):
+        d0, d1 = d[x, c] + at[Q, c] * g0, d[x + 1, c] + at[Q, c] * g1
+        d2, d3 = d[x + 2, c] + at[Q, c] * g2, d[x + 3, c] + at[Q, c] * g3
+        d[x, c], d[x + 1, c], d[x + 2, c], d[x + 3, c] = d0, d1, d2, d3
+        dqt[c] += (after[x, c] * g0 + after[x + 1, c] * g1) + (
+            after[x + 2, c] * g2 + after[x + 3, c] * g3
+        )
+        dkt[c] += (d0 * v0 + d1 * v1) + (d2 * v2 + d3 * v3)
+        s0 += d0 * at[K, c]
+        s1 += d1 * at[K, c]
+        s2 += d2 * at[K, c]
+        s3 += d3 * at[K, c]
+    dvt[x], dvt[x + 1], dvt[x + 2], dvt[x + 3] = s0, s1, s2, s3
+
+
+@inlined
+@no_type_check
+def back_through_reflection(d, x, before, at, taken, dwt, dut):
+    """The same rows of d become the gradient of diag(a) M_{t-1}; those of u and w follow."""
+    zero = d.dtype.type(0)
+    t0, t1, t2, t3 = taken[x], taken[x + 1], taken[x + 2], taken[x + 3]
+    s0, s1, s2, s3 = zero, zero, zero, zero
+    for c in range(d.shape[1]):
+        dut[c] -= (d[x, c] * t0 + d[x + 1, c] * t1) + (d[x + 2, c] * t2 + d[x + 3, c] * t3)
+        s0 += d[x, c] * at[U, c]
+        s1 += d[x + 1, c] * at[U, c]
+        s2 += d[x + 2, c] * at[U, c]
+        s3 += d[x + 3, c] * at[U, c]
+    for c in range(d.shape[1]):
+        dwt[c] -= (before[x, c] * s0 + before[x + 1, c] * s1) + (
+            before[x + 2, c] * s2 + before[x + 3, c] * s3
+        )
+        d[x, c] -= at[W, c] * s0
+        d[x + 1, c] -= at[W, c] * s1
+        d[x + 2, c] -= at[W, c] * s2
+        d[x + 3, c] -= at[W, c] * s3
+
+
+@inlined
+@no_type_check
+def back_through_decay(d, x, before, at, dat):
+    """And that of M_{t-1}; that of a follows."""
+    for c in range(d.shape[1]):
+        d0, d1, d2, d3 = d[x, c], d[x + 1, c], d[x + 2, c], d[x + 3, c]
+        dat[c] += (d0 * before[x, c] + d1 * before[x + 1, c]) + (
+            d2 * before[x + 2, c] + d3 * before[x + 3, c]
+        )
+        d[x, c], d[x + 1, c] = d0 * at[A, c], d1 * at[A, c]
+        d[x + 2, c], d[x + 3, c] = d2 * at[A, c], d3 * at[A, c]
 
 
 @no_type_check
-def backward(q, k, v, a, w, u, row_sum, segment, dy, dq, dk, dv, da, dw, du):
-    """States are computed again, `segment` steps at a time: they stay in cache."""
-    heads, length, n = q.shape[1], q.shape[2], q.shape[3]
-    p, decays, reflects = v.shape[3], a.shape[3], w.shape[3] > 0
-    one = q.dtype.type(1)
-    count = (length + segment - 1) // segment
-    for g in nb.prange(q.shape[0] * heads):
-        b, h = g // heads, g % heads
-        starts = np.zeros((count, n, p + 1), q.dtype)  # M and z at each segment's start
-        M = np.zeros((segment + 1, n, p), q.dtype)
-        z = np.zeros((segment + 1, n), q.dtype)
-        R, taken = np.zeros((segment, p), q.dtype), np.zeros(segment, q.dtype)
-        D, Dz = np.zeros((n, p), q.dtype), np.zeros(n, q.dtype)
-        dr, vt = np.empty(p, q.dtype), np.empty(p, q.dtype)
-        dyt, dvt = np.empty(p, q.dtype), np.empty(p, q.dtype)
+def backward(
+    q, k, v, a, w, u, rule, least, total, y, segment, dy, dq, dk, dv, da, dw, du, start, end
+):  # fmt: skip
+    """M is transposed here: most gradients are then sums over rows. States are computed again,
+    `segment` steps at a time: they stay in cache."""
+    heads, length, n, p = q.shape[1], q.shape[2], q.shape[3], v.shape[3]
+    decays, reflects = a.shape[3], w.shape[3] > 0
+    rows = (p + (0 if rule == ALONE else 1) + 3) // 4 * 4
+    zero, one, number = q.dtype.type(0), q.dtype.type(1), q.dtype
+    count, wide = (length + segment - 1) // segment, lanes(n)
+    starts, states = np.zeros((count, rows, wide), number), np.zeros((segment + 1, rows, wide), number)
+    taken, d = np.zeros((segment, rows), number), np.zeros((rows, wide), number)
+    at, vt, dyt = np.zeros((6, wide), number), np.zeros(rows, number), np.zeros(rows, number)
+    if rule != ALONE:
+        vt[p] = 1
+    dvt = np.zeros(rows, number)
+    dqt, dkt, dat = np.zeros(wide, number), np.zeros(wide, number), np.zeros(wide, number)
+    dwt, dut = np.zeros(wide, number), np.zeros(wide, number)
+    for b_h in range(start, end):
+        b, h = b_h // heads, b_h % heads
+        starts[0, :, :] = 0
+        d[:] = 0
         for turn in range(2 * count - 1):
             # forwards through all segments for their starts, then back through each again
             part = turn if turn < count else 2 * count - 2 - turn
             first, last = part * segment, min((part + 1) * segment, length)
-            for c in range(n):
-                z[0, c] = starts[part, c, p]
-                for x in range(p):
-                    M[0, c, x] = starts[part, c, x]
+            states[0] = starts[part]
             for t in range(first, last):
                 i = t - first
+                load(q[b, h], k[b, h], a[b, h], w[b, h], u[b, h], t, at)
                 for x in range(p):
-                    vt[x], R[i, x] = v[b, h, t, x], 0
-                taken[i] = 0
-                if reflects:
-                    for c in range(n):
-                        wc = w[b, h, t, c]
-                        ac = one if decays == 0 else a[b, h, t, c if decays > 1 else 0]
-                        taken[i] += wc * ac * z[i, c]
-                        for x in range(p):
-                            R[i, x] += wc * (M[i, c, x] * ac)
-                for c in range(n):
-                    kc = k[b, h, t, c]
-                    ac = one if decays == 0 else a[b, h, t, c if decays > 1 else 0]
-                    if reflects:
-                        uc = u[b, h, t, c]
-                        z[i + 1, c] = z[i, c] * ac - uc * taken[i] + kc
-                        for x in range(p):
-                            M[i + 1, c, x] = M[i, c, x] * ac - uc * R[i, x] + kc * vt[x]
-                    else:
-                        z[i + 1, c] = z[i, c] * ac + kc
-                        for x in range(p):
-                            M[i + 1, c, x] = M[i, c, x] * ac + kc * vt[x]
+                    vt[x] = v[b, h, t, x]
+                for x in range(rows):
+                    for c in range(wide):
+                        states[i + 1, x, c] = states[i, x, c]
+                for x in range(0, rows, 4):
+                    step_of_rows(states[i + 1], x, vt, at, reflects, taken[i])
             if turn < count - 1:
-                for c in range(n):
-                    starts[part + 1, c, p] = z[segment, c]
-                    for x in range(p):
-                        starts[part + 1, c, x] = M[segment, c, x]
+                starts[part + 1] = states[segment]
                 continue
             for t in range(last - 1, first - 1, -1):
                 i = t - first
-                d_total = dy[b, h, t, p] if row_sum else one * 0
-                d_taken = one * 0
+                load(q[b, h], k[b, h], a[b, h], w[b, h], u[b, h], t, at)
+                dqt[:], dkt[:], dat[:], dwt[:], dut[:] = 0, 0, 0, 0, 0
+                share = one
+                if rule == DIVIDED:
+                    share = zero if total[b, h, t] < least else one / total[b, h, t]
+                    dyt[p] = 0
+                elif rule == BESIDE:
+                    dyt[p] = dy[b, h, t, p]
                 for x in range(p):
-                    vt[x], dyt[x], dvt[x], dr[x] = v[b, h, t, x], dy[b, h, t, x], 0, 0
-                for c in range(n):
-                    qc, kc = q[b, h, t, c], k[b, h, t, c]
-                    Dz[c] += qc * d_total
-                    dqc, dkc = z[i + 1, c] * d_total, Dz[c]
+                    vt[x], dyt[x] = v[b, h, t, x], share * dy[b, h, t, x]
+                    if rule == DIVIDED:
+                        dyt[p] -= dyt[x] * y[b, h, t, x]
+                for x in range(0, rows, 4):
+                    back_through_reading(d, x, states[i + 1], at, vt, dyt, dqt, dkt, dvt)
                     if reflects:
-                        uc = u[b, h, t, c]
-                        duc = Dz[c] * taken[i]
-                        d_taken -= uc * Dz[c]
-                        for x in range(p):
-                            d = D[c, x] + qc * dyt[x]
-                            D[c, x] = d
-                            dqc += M[i + 1, c, x] * dyt[x]
-                            dkc += d * vt[x]
-                            dvt[x] += kc * d
-                            duc += d * R[i, x]
-                            dr[x] -= uc * d
-                        du[b, h, t, c] = -duc
-                    else:
-                        for x in range(p):
-                            d = D[c, x] + qc * dyt[x]
-                            D[c, x] = d
-                            dqc += M[i + 1, c, x] * dyt[x]
-                            dkc += d * vt[x]
-                            dvt[x] += kc * d
-                    dq[b, h, t, c], dk[b, h, t, c] = dqc, dkc
-                d_all = one * 0
-                for c in range(n):
-                    ac = one if decays == 0 else a[b, h, t, c if decays > 1 else 0]
-                    dac = one * 0
-                    if reflects:
-                        wc = w[b, h, t, c]
-                        dwc = z[i, c] * d_taken
-                        Dz[c] += wc * d_taken
-                        dac += Dz[c] * z[i, c]
-                        for x in range(p):
-                            d = D[c, x] + wc * dr[x]
-                            dwc += M[i, c, x] * dr[x]
-                            dac += d * M[i, c, x]
-                            D[c, x] = d * ac
-                        dw[b, h, t, c] = dwc * ac
-                    elif decays > 0:
-                        dac += Dz[c] * z[i, c]
-                        for x in range(p):
-                            d = D[c, x]
-                            dac += d * M[i, c, x]
-                            D[c, x] = d * ac
-                    Dz[c] *= ac
-                    if decays > 1:
-                        da[b, h, t, c] = dac
-                    d_all += dac
-                if decays == 1:
-                    da[b, h, t, 0] = d_all
+                        back_through_reflection(d, x, states[i], at, taken[i], dwt, dut)
+                    if decays > 0:
+                        back_through_decay(d, x, states[i], at, dat)
                 for x in range(p):
                     dv[b, h, t, x] = dvt[x]
+                d_all = zero
+                for c in range(n):
+                    dq[b, h, t, c], dk[b, h, t, c] = dqt[c], dkt[c]
+                    if reflects:
+                        dw[b, h, t, c], du[b, h, t, c] = dwt[c] * at[A, c], dut[c]
+                    if decays > 1:
+                        da[b, h, t, c] = dat[c]
+                    d_all += dat[c]
+                if decays == 1:
+                    da[b, h, t, 0] = d_all
 
 
 def types(way: str, number: Any) -> Any:
     """Of the arguments: arrays of any strides."""
     arrays = (number[:, :, :, :],) * 7
+    rows = number[:, :, ::1]
     if way == "forward":
-        return (*arrays[:6], nb.boolean, arrays[0])
-    return (*arrays[:6], nb.boolean, nb.int64, *arrays)
+        return (*arrays[:6], nb.int64, number, arrays[0], rows, nb.int64, nb.int64)
+    return (*arrays[:6], nb.int64, number, rows, arrays[0], nb.int64, *arrays, nb.int64, nb.int64)
