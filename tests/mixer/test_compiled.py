@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from coefdyn.mixer.compiled import form, kernels
-from coefdyn.mixer.compiled.form import agrees, obstacle, pairs_form, scan_form
+from coefdyn.mixer.compiled.form import Sums, agrees, obstacle, pairs_form, scan_form
 from coefdyn.mixer.design import Projected
 from coefdyn.mixer.slots import readout as readouts
 from coefdyn.mixer.slots.transition import Transition
@@ -28,7 +28,9 @@ DESIGNS = {
 }
 
 
-def both_passes(choice: designs.Choice, sequences: slice = slice(None)) -> list[torch.Tensor]:
+def both_passes(
+    choice: designs.Choice, sequences: slice = slice(None), sums: Sums = Sums.BESIDE
+) -> list[torch.Tensor]:
     """The kernels alone, in float32: sums over pairs or time, and their gradients."""
     design = designs.mixer(choice, torch.float32).design
     own = torch.Generator().manual_seed(1)
@@ -40,9 +42,9 @@ def both_passes(choice: designs.Choice, sequences: slice = slice(None)) -> list[
     transition = stream.transition.map(lambda part: part.detach()[sequences])
     inputs = [part.detach()[sequences].requires_grad_() for part in (q, stream.k, v)]
     if design.recurrence_obstacle is None:
-        y = scan_form(*inputs, transition, True)
+        y = scan_form(*inputs, transition, sums)
     else:
-        y, _ = pairs_form(*inputs, transition, design.readout, True, design.shifts_scores)
+        y = pairs_form(*inputs, transition, design.readout, sums, design.shifts_scores).y
     weight = torch.randn(4, *y.shape[1:], generator=own)[sequences]
     return [y, *torch.autograd.grad(y, inputs, weight)]
 
@@ -60,6 +62,14 @@ def test_every_bit_is_the_same_for_any_number_of_threads(choice: designs.Choice)
 
 
 @pytest.mark.parametrize("choice", DESIGNS.values(), ids=DESIGNS)
+def test_dividing_by_the_row_sum_inside_is_dividing_afterwards(choice: designs.Choice) -> None:
+    inside, beside = (both_passes(choice, sums=sums)[0] for sums in (Sums.DIVIDED, Sums.BESIDE))
+    total = beside[..., -1:]
+    expected = torch.where(total < form._least(total), 0.0, beside[..., :-1] / total)
+    torch.testing.assert_close(inside, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("choice", DESIGNS.values(), ids=DESIGNS)
 def test_a_sequence_does_not_depend_on_its_neighbours(choice: designs.Choice) -> None:
     part = slice(1, 3)
     assert_every_bit([x[part] for x in both_passes(choice)], both_passes(choice, part))
@@ -69,7 +79,7 @@ def test_a_sequence_does_not_depend_on_its_neighbours(choice: designs.Choice) ->
 def test_segments_change_no_bit(choice: designs.Choice, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = both_passes(choice)
     monkeypatch.setattr(form, "SEGMENT_NUMBERS", 1)
-    assert form._segment(23, 100) == 4
+    assert form._segment(23, 100) == 8
     assert_every_bit(whole, both_passes(choice))
 
 
@@ -87,7 +97,7 @@ def loop(readout: readouts.Readout, s: torch.Tensor) -> torch.Tensor:
     """phi(s) by the kernel, as sequences of one step."""
     s = s.view(-1, 1, 1, 1)
     one = torch.ones_like(s)
-    return pairs_form(s, one, one, Transition(), readout, False, False)[0].flatten()
+    return pairs_form(s, one, one, Transition(), readout, Sums.ALONE, False).y.flatten()
 
 
 SCORES = torch.cat([torch.linspace(-110, 95, 4001), torch.linspace(-1, 1, 2001)])
@@ -175,8 +185,10 @@ def test_negative_and_zero_decays_have_finite_gradients() -> None:
         expected = torch.stack(y)
         wanted = torch.autograd.grad(expected.sum(), decay)[0]
         for made in (
-            form.Scan.apply(q, k, v, decay, None, None, False),
-            form.Pairs.apply(q, k, v, decay, None, None, readouts.Identity(), False, False)[0],
+            form.Scan.apply(q, k, v, decay, None, None, Sums.ALONE)[0],
+            form.Pairs.apply(
+                q, k, v, decay, None, None, readouts.Identity(), Sums.ALONE, False, False
+            )[0],
         ):
             torch.testing.assert_close(made[0, 0], expected)
             torch.testing.assert_close(torch.autograd.grad(made.sum(), decay)[0], wanted)
@@ -194,6 +206,8 @@ def test_no_place_for_a_cache_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) ->
 
         def disable_compile(self) -> None: ...
 
+        def __call__(self) -> None: ...
+
     def njit(cache: bool = False, **_: object) -> object:
         def wrap(_: object) -> Made:
             if cache:
@@ -210,11 +224,11 @@ def test_no_place_for_a_cache_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) ->
 
 EDITED = """
 import torch
-from coefdyn.mixer.compiled.form import pairs_form
+from coefdyn.mixer.compiled.form import Sums, pairs_form
 from coefdyn.mixer.slots.readout import Relu
 from coefdyn.mixer.slots.transition import Transition
 one = torch.ones(1, 1, 1, 1)
-print(pairs_form(one, one, one, Transition(), Relu(), False, False)[0].item())
+print(pairs_form(one, one, one, Transition(), Relu(), Sums.ALONE, False).y.item())
 """
 
 
@@ -223,8 +237,8 @@ def test_an_edited_loop_is_compiled_again(tmp_path: Path) -> None:
     """In another process, with the cache of the one before."""
     shutil.copytree(ROOT / "src" / "coefdyn", tmp_path / "coefdyn")
     found = []
-    for edit in (("", ""), ("zero if s[j] <= zero else s[j]\n", "s[j] + s[j]\n")):
-        file = tmp_path / "coefdyn" / "mixer" / "compiled" / "pairs.py"
+    for edit in (("", ""), ("zero if s[r, j] <= zero else s[r, j]\n", "s[r, j] + s[r, j]\n")):
+        file = tmp_path / "coefdyn" / "mixer" / "compiled" / "readouts.py"
         text = file.read_text()
         assert edit[0] in text
         file.write_text(text.replace(*edit, 1) if edit[0] else text)
@@ -240,6 +254,6 @@ def test_an_edited_loop_is_compiled_again(tmp_path: Path) -> None:
 
 def test_scan_and_pairs_are_one_function() -> None:
     q, k, v = torch.randn(3, 2, 2, 7, 3, dtype=torch.float64)
-    one = scan_form(q, k, v, Transition(), row_sum=True)
-    other, _ = pairs_form(q, k, v, Transition(), readouts.Identity(), row_sum=True, shift=False)
-    torch.testing.assert_close(one, other)
+    one = scan_form(q, k, v, Transition(), Sums.BESIDE)
+    other = pairs_form(q, k, v, Transition(), readouts.Identity(), Sums.BESIDE, shift=False)
+    torch.testing.assert_close(one, other.y)

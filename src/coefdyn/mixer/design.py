@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, NamedTuple
 
 import torch
@@ -9,7 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from coefdyn.mixer import definition
-from coefdyn.mixer.compiled.form import Sums, pairs_form, scan_form
+from coefdyn.mixer.compiled.form import Sums, features, pairs_form, scan_form
 from coefdyn.mixer.forms.choice import prefers_scan
 from coefdyn.mixer.forms.features import Term, commutes, linear_terms, obstacle
 from coefdyn.mixer.forms.linear import linear_form
@@ -166,7 +167,7 @@ class Design(nn.Module):
         v, sums = stream.v, self._sums
         n, p, length = stream.q.shape[-1], v.shape[-1], v.shape[-2]
         if prefers_scan(self.readout, self.evolution, length, n, p):
-            terms = linear_terms(self.readout, stream.q, stream.k, stream.transition)
+            terms = self._compiled_terms(stream.q, stream.k, stream.transition)
             if len(terms) > 1 and sums == Sums.DIVIDED:  # each term has a part of the sum only
                 sums = Sums.BESIDE
             parts = [scan_form(term.q, term.k, v, term.transition, sums) for term in terms]
@@ -191,8 +192,16 @@ class Design(nn.Module):
         """A kernel whose features commute with A_t is the identity on features."""
         if self.readout.feature_map is None or not commutes(self.readout, self.evolution):
             return self.readout, q, k, transition
-        (term,) = linear_terms(self.readout, q, k, transition)
+        (term,) = self._compiled_terms(q, k, transition)
         return Identity(), term.q, term.k, term.transition
+
+    def _compiled_terms(
+        self, q: Float[Tensor, "b h t n"], k: Float[Tensor, "b h t n"], transition: Transition
+    ) -> list[Term]:
+        psi = self.readout.feature_map
+        return linear_terms(
+            self.readout, q, k, transition, None if psi is None else partial(features, psi)
+        )
 
     def step(
         self, given: Projected, state: DesignState | None
@@ -311,5 +320,7 @@ class Design(nn.Module):
 
 def _weighted(terms: Sequence[Term], parts: Sequence[Tensor]) -> Tensor:
     """sum_i weight_i part_i."""
-    scaled = [y if term.weight == 1 else term.weight * y for term, y in zip(terms, parts, strict=True)]
+    scaled = [
+        y if term.weight == 1 else term.weight * y for term, y in zip(terms, parts, strict=True)
+    ]
     return sum(scaled[1:], scaled[0])

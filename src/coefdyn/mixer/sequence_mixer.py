@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -14,8 +13,10 @@ from coefdyn.mixer.backends import ADAPTERS
 from coefdyn.mixer.backends.adapter import Adapter
 from coefdyn.mixer.compiled.form import agrees
 from coefdyn.mixer.compiled.form import obstacle as compiled_obstacle
+from coefdyn.mixer.compiled.kernels import fits
 from coefdyn.mixer.design import Design, DesignState, OutputClass, Projected
-from coefdyn.mixer.forms.choice import FORMS, cheapest_form
+from coefdyn.mixer.forms.choice import FORMS, cheapest_form, prefers_loops
+from coefdyn.mixer.fused import unit
 from coefdyn.mixer.shapes import check_input, head_width
 from coefdyn.mixer.slots.evolution import Evolution
 from coefdyn.mixer.slots.normalization import Normalization
@@ -27,8 +28,8 @@ log = logging.getLogger(__name__)
 
 # What auto may take, in this order.
 AUTO_ADAPTERS = ("sdpa", "fla")
-# Width of a head from which sdpa is faster than the quadratic form on a CPU: at 8 it takes up to
-# twice the time, from 16 to 128 between 0.7 and 1.1 of it, at lengths from 32 to 1024.
+# Width of a head from which sdpa is faster than the compiled loops on a CPU: at 8 it takes 1.1 to 4
+# times as long, from 16 to 64 mostly 0.5 to 0.9 (lengths from 32 to 1024).
 WIDE = 16
 TRIAL_STEPS = 128
 TRIAL_ERROR = 0.05  # of the size of y and of the gradient: bfloat16 has 8 bits
@@ -46,8 +47,8 @@ class SequenceMixer(nn.Module):
     """q, k, v = preprocess(W_Q x, W_K x, W_V x), then y of `Design`, heads side by side.
 
     `backend` is a form (compiled: loops on a CPU), a kernel of backends/, or auto: the first of
-    `AUTO_ADAPTERS` that computes the design, pays off and passes a trial; else the cheaper of
-    quadratic and linear for the length at hand.
+    `AUTO_ADAPTERS` that computes the design, pays off and passes a trial; else the cheapest form
+    for the length at hand.
     `unit_qk` makes every q_i and k_j a unit vector.
     """
 
@@ -140,7 +141,7 @@ class SequenceMixer(nn.Module):
         parts = channels.split(self.splits, dim=-1)
         q, k, v, *own = (rearrange(z, "b t (h n) -> b h t n", h=self.n_heads) for z in parts)
         if self.unit_qk:
-            q, k = (F.normalize(z, dim=-1, eps=1e-6) for z in (q, k))
+            q, k = unit(q), unit(k)
         return Projected(x, q, k, v, direction=own[0] if own else k)
 
     @property
@@ -178,13 +179,22 @@ class SequenceMixer(nn.Module):
         if form == "compiled":
             self._check_compiled(x.device)
         if form == "auto" or (form in ADAPTERS and not self.may_use_adapters):
-            form = self._fitting_adapter(x.device, half) or cheapest_form(
-                self.design.evolution, self.design.readout, x.shape[1], self.width, self.value_width
-            )
+            form = self._fitting_adapter(x.device, half) or self._own_form(x.shape[1])
             if form != self.form_used:
                 log.info("backend=auto: %s at length %d", form, x.shape[1])
         self.form_used = form
         return form
+
+    def _own_form(self, length: int) -> str:
+        evolution, readout, width = self.design.evolution, self.design.readout, self.width
+        if (
+            fits(self.project.weight)
+            and prefers_loops(readout, evolution, length, width)
+            and compiled_obstacle(readout) is None
+            and agrees(readout)
+        ):
+            return "compiled"
+        return cheapest_form(evolution, readout, length, width, self.value_width)
 
     def _check_compiled(self, device: torch.device) -> None:
         if device.type != "cpu":

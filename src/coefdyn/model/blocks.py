@@ -1,10 +1,10 @@
 """The paper's two residual blocks around a sequence mixer."""
 
-import torch.nn.functional as F
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from coefdyn.mixer.fused import RMSNorm, gated, gated_halves
 from coefdyn.mixer.sequence_mixer import MixerState, SequenceMixer
 from coefdyn.mixer.shapes import check_input, head_width
 
@@ -21,8 +21,7 @@ class SwiGLU(nn.Module):
         self.outer = nn.Linear(d_mlp, d_model, bias=False)
 
     def forward(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t d"]:
-        gate, inner = self.inner(x).chunk(2, dim=-1)
-        return self.outer(F.silu(gate) * inner)
+        return self.outer(gated_halves(self.inner(x)))
 
 
 class PostNorm(nn.Module):
@@ -36,9 +35,11 @@ class PostNorm(nn.Module):
             )
         self.groups = n_heads if over == "head" else 1
         width = head_width(d_value, self.groups, "d_value")
-        self.norm = nn.Identity() if over == "none" else nn.RMSNorm(width, eps=EPS)
+        self.norm = nn.Identity() if over == "none" else RMSNorm(width, eps=EPS)
 
     def forward(self, y: Float[Tensor, "b t m"]) -> Float[Tensor, "b t m"]:
+        if self.groups == 1:
+            return self.norm(y)
         grouped = rearrange(y, "b t (h p) -> b t h p", h=self.groups)
         return rearrange(self.norm(grouped), "b t h p -> b t (h p)")
 
@@ -62,7 +63,7 @@ class Block(nn.Module):
         post_norm: str,
     ) -> None:
         super().__init__()
-        self.norm = nn.RMSNorm(d_model, eps=EPS)
+        self.norm = RMSNorm(d_model, eps=EPS)
         self.mixer = mixer
         self.post_norm = PostNorm(d_value, n_heads, post_norm)
         self.gate = nn.Linear(d_model, d_value, bias=False) if gated else None
@@ -70,7 +71,7 @@ class Block(nn.Module):
         self.mlp = (
             None
             if d_mlp is None
-            else nn.Sequential(nn.RMSNorm(d_model, eps=EPS), SwiGLU(d_model, d_mlp))
+            else nn.Sequential(RMSNorm(d_model, eps=EPS), SwiGLU(d_model, d_mlp))
         )
 
     def forward(self, x: Tensor) -> Float[Tensor, "b t d"]:
@@ -95,6 +96,6 @@ class Block(nn.Module):
     ) -> Float[Tensor, "b t d"]:
         y = self.post_norm(y)
         if self.gate is not None:
-            y = y * F.silu(self.gate(inner))
+            y = gated(self.gate(inner), y)
         x = x + self.output(y)
         return x if self.mlp is None else x + self.mlp(x)

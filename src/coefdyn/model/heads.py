@@ -3,6 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from coefdyn.mixer.fused import RMSNorm
 from coefdyn.model.blocks import EPS
 from coefdyn.model.position import Sinusoidal
 
@@ -24,10 +25,10 @@ class AutoEncoderHead(nn.Module):
         super().__init__()
         self.position = Sinusoidal(d_model)
         rounds = [
-            nn.Sequential(nn.RMSNorm(d_model, eps=EPS), nn.Linear(d_model, d_model), nn.GELU())
+            nn.Sequential(RMSNorm(d_model, eps=EPS), nn.Linear(d_model, d_model), nn.GELU())
             for _ in range(2)
         ]
-        self.mlp = nn.Sequential(*rounds, nn.RMSNorm(d_model, eps=EPS))
+        self.mlp = nn.Sequential(*rounds, RMSNorm(d_model, eps=EPS))
         self.output = nn.Linear(d_model, vocab_size, bias=False)
 
     def forward(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t v"]:

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from coefdyn.mixer.fused import RMSNorm
 from coefdyn.mixer.sequence_mixer import MixerState, SequenceMixer
 from coefdyn.model.blocks import EPS, Block
 from coefdyn.model.heads import AutoEncoderHead, NextTokenHead
@@ -50,7 +51,7 @@ class SequenceModel(nn.Module):
         self.embedding = nn.Embedding(vocab_size, d_model)
         self.position = position
         self.blocks = nn.ModuleList(blocks)
-        self.norm = nn.RMSNorm(d_model, eps=EPS)
+        self.norm = RMSNorm(d_model, eps=EPS)
         self.head = head
         self.recompute = False  # what blocks hold, instead of keeping it for the backward pass
         initialize(self, init)

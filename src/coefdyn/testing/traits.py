@@ -99,7 +99,8 @@ def check_evolution(evolution: Evolution) -> None:
         far = evolution(20 * x, k).log_decay
         grows = bool((far > 0).any())
         assert evolution.may_grow == grows, f"{name}.may_grow must be {grows}"
-        per_channel = transition.log_decay.shape[-1] > 1
+        per_channel = transition.per_channel
+        assert evolution.per_channel == per_channel, f"{name}.per_channel must be {per_channel}"
         assert not (grows and per_channel), f"{name}: decays per channel must not exceed 1"
     if transition.direction is not None and transition.strength is not None:
         unit = torch.ones(BATCH, HEADS, LENGTH, dtype=torch.float64)

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from coefdyn.mixer.compiled.kernels import absence, run
+from coefdyn.mixer.compiled.kernels import DTYPES, absence, fits, run
 from coefdyn.mixer.forms.folding import over_members
 from coefdyn.mixer.slots.normalization import ZERO_ROW
 from coefdyn.mixer.slots.readout import Readout
@@ -108,11 +109,19 @@ def pairs_form(
     sum_{j <= i} (psi(q_i) . psi(h_ij)) v_j. With `shift`, each row's largest score is taken off
     before phi, and returned. Coefficients carry no gradient."""
     psi = readout.feature_map
-    q = q if psi is None else psi(q)
+    q = q if psi is None else features(psi, q)
     y, unit, _, alpha = Pairs.apply(  # type: ignore[no-untyped-call]
         q, k, v, *_parts(transition), readout, sums, shift, keep_alpha
     )
     return Paired(y, unit if shift else None, alpha if keep_alpha else None)
+
+
+def features(psi: Readout, x: Float[Tensor, "b h t n"]) -> Float[Tensor, "b h t n"]:
+    """psi(x), where the loops know psi; else as torch computes it."""
+    if not fits(x) or obstacle(psi) is not None or not agrees(psi):
+        return psi(x)
+    y, _ = Features.apply(x, psi)  # type: ignore[no-untyped-call]
+    return y
 
 
 def _parts(transition: Transition) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
@@ -150,8 +159,8 @@ class Scan(torch.autograd.Function):
         y = _empty(q, v.shape[-1] + (sums == Sums.BESIDE))
         total = q.new_empty(*q.shape[:2], q.shape[2] if sums == Sums.DIVIDED else 0)
         run(
-            "scan", "forward", q,
-            *_arrays(q, k, v, a, w, u), int(sums), _least(q), y.numpy(), total.numpy(),
+            "scan", "forward", q.dtype, q.shape[0] * q.shape[1],
+            *_present(q, k, v, a, w, u), int(sums), _least(q), y, total,
         )  # fmt: skip
         return y, total
 
@@ -169,11 +178,11 @@ class Scan(torch.autograd.Function):
         segment = _segment(q.shape[2], q.shape[-1] * (v.shape[-1] + 1))
         gradients = _like(tensors)
         run(
-            "scan", "backward", q,
-            *_arrays(*tensors), int(ctx.sums), _least(q), total.numpy(),
-            *_arrays(grad if y is None else y), segment, *_arrays(grad, *gradients),
+            "scan", "backward", q.dtype, q.shape[0] * q.shape[1],
+            *_present(*tensors), int(ctx.sums), _least(q), total, grad if y is None else y,
+            segment, grad, *gradients,
         )  # fmt: skip
-        return *_present(tensors, gradients), None
+        return *_given(tensors, gradients), None
 
 
 @over_members
@@ -201,9 +210,9 @@ class Pairs(torch.autograd.Function):
         )
         alpha = q.new_empty(*q.shape[:3], length if keep_alpha else 0)
         run(
-            "pairs", "forward", q,
-            *_arrays(q, k, v, a, w, u, None), *_codes(readout, q), int(sums), _least(q), shift,
-            y.numpy(), unit.numpy(), total.numpy(), alpha.numpy(),
+            "pairs", "forward", q.dtype, q.shape[0] * q.shape[1],
+            *_present(q, k, v, a, w, u, None), *_codes(readout, q), int(sums), _least(q), shift,
+            y, unit, total, alpha,
         )  # fmt: skip
         return y, unit, total, alpha
 
@@ -221,12 +230,37 @@ class Pairs(torch.autograd.Function):
         segment = _segment(q.shape[2], q.shape[-1] * q.shape[2])
         gradients = _like(tensors)
         run(
-            "pairs", "backward", q,
-            *_arrays(*tensors, None), *_codes(ctx.readout, q), int(ctx.sums), _least(q), ctx.shift,
-            unit.numpy(), total.numpy(), *_arrays(grad if y is None else y), segment,
-            *_arrays(grad, *gradients, None),
+            "pairs", "backward", q.dtype, q.shape[0] * q.shape[1],
+            *_present(*tensors, None), *_codes(ctx.readout, q), int(ctx.sums), _least(q), ctx.shift,
+            unit, total, grad if y is None else y, segment, grad, *gradients, _empty(q, 0),
         )  # fmt: skip
-        return *_present(tensors, gradients), None, None, None, None
+        return *_given(tensors, gradients), None, None, None, None
+
+
+@over_members
+class Features(torch.autograd.Function):
+    """psi(x) and psi'(x), channels of all heads side by side."""
+
+    @staticmethod
+    def forward(x: Float[Tensor, "b h t n"], psi: Readout) -> tuple[Tensor, Tensor]:
+        x = x.transpose(1, 2).contiguous()
+        rows, y, slope = x.flatten(0, 1).flatten(1), torch.empty_like(x), torch.empty_like(x)
+        code, _, polynomial = _codes(psi, x)
+        run(
+            "layers", "read_forward", x.dtype, len(rows),
+            rows, code, polynomial, y.view(rows.shape), slope.view(rows.shape),
+        )  # fmt: skip
+        return y.transpose(1, 2), slope.transpose(1, 2)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(output[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None]:
+        (slope,) = ctx.saved_tensors
+        return grad * slope, None
 
 
 def _codes(readout: Readout, like: Tensor) -> tuple[int, int, Any]:
@@ -237,8 +271,10 @@ def _codes(readout: Readout, like: Tensor) -> tuple[int, int, Any]:
     named = readout if psi is None else psi
     assert named.compiled is not None
     code = readouts.CODES[named.compiled]
-    polynomial = like.new_tensor(named.polynomial or (0.0, 1.0)).numpy()
-    return (code, readouts.NONE, polynomial) if psi is None else (readouts.IDENTITY, code, polynomial)
+    polynomial = np.array(named.polynomial or (0.0, 1.0), DTYPES[like.dtype])
+    return (
+        (code, readouts.NONE, polynomial) if psi is None else (readouts.IDENTITY, code, polynomial)
+    )
 
 
 def _empty(like: Float[Tensor, "b h t n"], width: int) -> Float[Tensor, "b h t w"]:
@@ -253,16 +289,13 @@ def _like(tensors: Sequence[Tensor | None]) -> list[Tensor]:
     return [_empty(first, 0 if x is None else x.shape[-1]) for x in tensors]
 
 
-def _present(
-    tensors: Sequence[Tensor | None], gradients: list[Tensor]
-) -> tuple[Tensor | None, ...]:
+def _given(tensors: Sequence[Tensor | None], gradients: list[Tensor]) -> tuple[Tensor | None, ...]:
+    """Gradients of what was given."""
     return tuple(None if x is None else d for x, d in zip(tensors, gradients, strict=True))
 
 
-def _arrays(*tensors: Tensor | None) -> list[Any]:
-    """As numpy sees them; what is absent has no channels."""
+def _present(*tensors: Tensor | None) -> list[Tensor]:
+    """What is absent has no channels."""
     first = tensors[0]
     assert first is not None
-    shape = first.shape[:3]
-    absent = first.new_empty(*shape, 0)
-    return [(absent if x is None else x.detach()).numpy() for x in tensors]
+    return [_empty(first, 0) if x is None else x for x in tensors]

@@ -1,6 +1,7 @@
 """The compiled kernels, ready to be called: types, cache, threads."""
 
 import contextlib
+import ctypes
 import hashlib
 import importlib
 import importlib.util
@@ -11,22 +12,38 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 log = logging.getLogger(__name__)
 
-Name = Literal["scan", "pairs"]
-Way = Literal["forward", "backward"]
-# Heads that one thread must have for a second one to pay.
-HEADS_PER_THREAD = 4
+DTYPES = {torch.float32: np.float32, torch.float64: np.float64}
+MEMORY = ctypes.c_char * 2**46  # from some address on; strides and shapes say how much of it
+
+
+_SWITCHED_OFF: list[str] = []
+
+
+@contextlib.contextmanager
+def without_kernels() -> Iterator[None]:
+    """As where numba is not installed: what compiled loops are measured and tested against."""
+    _SWITCHED_OFF.append("compiled loops are switched off")
+    try:
+        yield
+    finally:
+        _SWITCHED_OFF.pop()
+
+
+def absence() -> str | None:
+    """Why nothing can be compiled here, or None if it can."""
+    return _SWITCHED_OFF[-1] if _SWITCHED_OFF else _absence_of_numba()
 
 
 @cache
-def absence() -> str | None:
-    """Why nothing can be compiled here, or None if it can."""
+def _absence_of_numba() -> str | None:
     if importlib.util.find_spec("numba") is None:
         return "numba is not installed (pip install numba)"
     try:
@@ -36,26 +53,41 @@ def absence() -> str | None:
     return None
 
 
-def run(name: Name, way: Way, like: Tensor, *arguments: Any) -> None:
-    """The kernel on all heads of all sequences (the first two axes of `like`), on as many threads
-    as torch uses now. No head's numbers depend on which thread computes them."""
-    compiled, heads = kernel(name, way, like.dtype), like.shape[0] * like.shape[1]
-    threads = min(torch.get_num_threads(), max(1, heads // HEADS_PER_THREAD))
+def fits(*tensors: Tensor | None) -> bool:
+    """Whether kernels can compute with these: on a CPU, in a precision they have, now."""
+    return absence() is None and not torch.compiler.is_compiling() and all(
+        x is None or (x.device.type == "cpu" and x.dtype in DTYPES) for x in tensors
+    )  # fmt: skip
+
+
+def run(name: str, way: str, dtype: torch.dtype, count: int, *arguments: Any) -> None:
+    """The kernel `way` of a file on `count` independent pieces of work, on as many threads as
+    torch uses now. No piece's numbers depend on which thread computes them."""
+    compiled, threads = kernel(name, way, dtype), min(torch.get_num_threads(), count)
+    arrays = [view(x) if isinstance(x, Tensor) else x for x in arguments]
     if threads == 1:
-        compiled(*arguments, 0, heads)
+        compiled(*arrays, 0, count)
         return
-    borders = [heads * i // threads for i in range(threads + 1)]
+    borders = [count * i // threads for i in range(threads + 1)]
     others = [
-        _pool(os.getpid()).submit(compiled, *arguments, *borders[i : i + 2])
-        for i in range(1, threads)
+        _pool(os.getpid()).submit(compiled, *arrays, *borders[i : i + 2]) for i in range(1, threads)
     ]
-    compiled(*arguments, *borders[:2])
+    compiled(*arrays, *borders[:2])
     for other in others:
         other.result()
 
 
+def view(x: Tensor) -> np.ndarray:
+    """A tensor as numpy sees it. torch's own way there is four calls of operators."""
+    size = x.element_size()
+    if x.numel() == 0:
+        return np.empty(x.shape, DTYPES[x.dtype])
+    memory = MEMORY.from_address(x.data_ptr())
+    return np.ndarray(x.shape, DTYPES[x.dtype], memory, 0, [size * n for n in x.stride()])
+
+
 @cache
-def kernel(name: Name, way: Way, dtype: torch.dtype) -> Callable[..., None]:
+def kernel(name: str, way: str, dtype: torch.dtype) -> Callable[..., None]:
     """A kernel for arrays of any strides; compiled now unless the cache on disk has it.
 
     One set of types per dtype, whatever the strides: each would be compiled again.

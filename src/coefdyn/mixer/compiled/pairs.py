@@ -22,7 +22,7 @@ import numpy as np
 
 from coefdyn.mixer.compiled.readouts import NONE, read
 from coefdyn.mixer.compiled.rows import (
-    FAST,
+    FAST,  # noqa: F401  kernels.py reads it
     LANES,
     ROWS,
     combine,

@@ -16,7 +16,7 @@ from typing import Any, no_type_check
 import numba as nb
 import numpy as np
 
-from coefdyn.mixer.compiled.rows import FAST, inlined, lanes
+from coefdyn.mixer.compiled.rows import FAST, inlined, lanes  # noqa: F401  kernels.py reads FAST
 
 ALONE, BESIDE, DIVIDED = 0, 1, 2
 # the rows of a step's vectors
@@ -138,7 +138,7 @@ def step_of_rows(rows, x, vt, at, reflects, taken):
 @inlined
 @no_type_check
 def back_through_reading(d, x, after, at, vt, dyt, dqt, dkt, dvt):
-    """d, the gradient of M_t, gets what y_t adds to four of its rows; those of q, k and v follow."""
+    """d, the gradient of M_t, gets what y_t adds to four of its rows; those of q, k, v follow."""
     zero = d.dtype.type(0)
     g0, g1, g2, g3 = dyt[x], dyt[x + 1], dyt[x + 2], dyt[x + 3]
     v0, v1, v2, v3 = vt[x], vt[x + 1], vt[x + 2], vt[x + 3]
@@ -205,7 +205,10 @@ def backward(
     rows = (p + (0 if rule == ALONE else 1) + 3) // 4 * 4
     zero, one, number = q.dtype.type(0), q.dtype.type(1), q.dtype
     count, wide = (length + segment - 1) // segment, lanes(n)
-    starts, states = np.zeros((count, rows, wide), number), np.zeros((segment + 1, rows, wide), number)
+    starts, states = (
+        np.zeros((count, rows, wide), number),
+        np.zeros((segment + 1, rows, wide), number),
+    )
     taken, d = np.zeros((segment, rows), number), np.zeros((rows, wide), number)
     at, vt, dyt = np.zeros((6, wide), number), np.zeros(rows, number), np.zeros(rows, number)
     if rule != ALONE:

@@ -1,5 +1,6 @@
 """Readouts as identity readouts on features: what makes a finite recurrent state possible."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -27,14 +28,17 @@ def linear_terms(
     q: Float[Tensor, "b h t n"],
     k: Float[Tensor, "b h t n"],
     transition: Transition,
+    feature_map: Callable[[Tensor], Tensor] | None = None,
 ) -> list[Term]:
     """alpha as a sum of terms linear in features; `obstacle` must have returned None.
+    `feature_map` is another way to compute the readout's own.
 
     s^p = (q (x) ... (x) q) . (h (x) ... (x) h), so degree p needs n^p features (Lemma 1) which
     decay p times as fast; the constant term has one feature that does not decay.
     """
     if readout.feature_map is not None:
-        return [Term(1.0, readout.feature_map(q), readout.feature_map(k), transition)]
+        psi = feature_map or readout.feature_map
+        return [Term(1.0, psi(q), psi(k), transition)]
     assert readout.polynomial is not None
     return [
         Term(

@@ -25,3 +25,19 @@ def over_members(function: type[torch.autograd.Function]) -> type[torch.autograd
 
     setattr(function, "vmap", staticmethod(fold))  # noqa: B010  mypy: it is a method
     return function
+
+
+def member_by_member(function: type[torch.autograd.Function]) -> type[torch.autograd.Function]:
+    """An operation with weights, which members do not share: one member after the other."""
+
+    def loop(info: Any, dims: tuple[int | None, ...], *given: Any) -> tuple[Any, Any]:
+        parts = [
+            function.apply(*(
+                x if dim is None else x.select(dim, i) for x, dim in zip(given, dims, strict=True)
+            ))
+            for i in range(info.batch_size)
+        ]  # fmt: skip
+        return torch.stack(parts), 0
+
+    setattr(function, "vmap", staticmethod(loop))  # noqa: B010  mypy: it is a method
+    return function

@@ -9,6 +9,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from coefdyn.mixer.fused import unit
 from coefdyn.mixer.shapes import head_width
 from coefdyn.mixer.slots.transition import Transition
 
@@ -18,7 +19,7 @@ class Evolution(nn.Module):
 
     Traits: `own_direction` asks the mixer for a vector z_t, projected and preprocessed as k_t is,
     in place of k_t; `may_grow` says that |A_t| can exceed 1; the `has_...` traits name the parts
-    of the `Transition` that are present.
+    of the `Transition` that are present; `per_channel` says that its decay differs by channel.
     """
 
     own_direction = False
@@ -26,6 +27,7 @@ class Evolution(nn.Module):
     has_direction = False
     has_decay = False
     has_step_size = False
+    per_channel = False
 
     def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h t n"]) -> Transition:
         raise NotImplementedError
@@ -78,7 +80,7 @@ class GlaDecay(Evolution):
             raise ValueError(
                 f"a GLA gate needs rank >= 1 and temperature > 0, not {rank} and {temperature}"
             )
-        self.n_heads = n_heads
+        self.n_heads, self.per_channel = n_heads, per_channel
         self.temperature = temperature
         outputs = n_state if per_channel else n_heads
         self.gate = nn.Sequential(
@@ -114,6 +116,7 @@ class Mamba2Decay(Evolution):
         _check_range("rate_range", rate_range, above=0.0)
         _check_range("step_range", step_range, above=0.0)
         self.rate_range, self.step_range = rate_range, step_range
+        self.per_channel = per_channel
         self.step = nn.Linear(d_model, n_heads)
         self.log_rate = nn.Parameter(torch.empty(n_heads, width if per_channel else 1))
         self.reset_special()
@@ -164,7 +167,7 @@ class Householder(Evolution):
         self.decay = decay
         if decay is not None:
             self.has_decay, self.has_step_size = decay.has_decay, decay.has_step_size
-            self.may_grow = decay.may_grow
+            self.may_grow, self.per_channel = decay.may_grow, decay.per_channel
 
     def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h t n"]) -> Transition:
         base = Transition() if self.decay is None else self.decay(x, k)
@@ -175,7 +178,7 @@ class Householder(Evolution):
             strength = self.max_strength * logits.sigmoid()
         return Transition(
             log_decay=base.log_decay,
-            direction=F.normalize(k, dim=-1, eps=1e-6),
+            direction=unit(k),
             strength=strength,
             step_size=base.step_size,
         )
