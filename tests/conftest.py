@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from coefdyn.mixer.forms import decayed_dot, linear, noncommuting, quadratic, tiles
+from coefdyn.mixer.forms import decayed_dot, linear, quadratic, tiles
 
 
 def _fill(tensor: torch.Tensor) -> torch.Tensor:
@@ -65,9 +65,7 @@ def short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "ROWS", 4)
     monkeypatch.setattr(tiles, "ROWS_HOUSEHOLDER", 3)
     monkeypatch.setattr(quadratic, "KEPT_CHUNKS", 2)
-    monkeypatch.setattr(noncommuting, "ROWS", 4)
-    monkeypatch.setattr(noncommuting, "TILE_ELEMENTS", 64)
-    monkeypatch.setattr(tiles, "TILE_ELEMENTS", {"cpu": 64})
+    monkeypatch.setattr(tiles, "TILE_ELEMENTS", 64)
     monkeypatch.setattr(linear, "CHUNK", 4)
     monkeypatch.setattr(linear, "CHUNK_PER_CHANNEL", 4)
     monkeypatch.setattr(linear, "CHUNK_HOUSEHOLDER", 3)

@@ -1,8 +1,12 @@
-"""suite=mixer: the forms against SDPA, a dense implementation and transformers' delta rule."""
+"""suite=mixer: compiled loops against SDPA, the tensor forms and transformers' delta rule."""
 
+import contextlib
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -12,31 +16,34 @@ from coefdyn.benchmarks.measure import Result, Run, interleaved_medians, peak_me
 from coefdyn.config.build import build_design_mixer, readout
 from coefdyn.config.compose import compose
 from coefdyn.config.plugins import options
+from coefdyn.mixer.compiled.form import Sums, scan_form
+from coefdyn.mixer.compiled.kernels import without_kernels
 from coefdyn.mixer.design import Design, Projected
-from coefdyn.mixer.forms.linear import linear_form
 from coefdyn.mixer.sequence_mixer import MixerState, SequenceMixer
 from coefdyn.mixer.slots.evolution import Evolution
 from coefdyn.mixer.slots.normalization import RowSum
-from coefdyn.mixer.slots.readout import Exp, Readout, Relu, Sigmoid, Softplus
+from coefdyn.mixer.slots.readout import Readout
 from coefdyn.mixer.slots.scaling import InverseSqrt
 from coefdyn.mixer.slots.transition import Transition
 from coefdyn.paper.looks import PRESETS
 
 SUITE = "mixer"
 BATCH, HEADS, LENGTH, WIDTH = 128, 16, 128, 8
-FAST = {"exp": Exp(), "relu": Relu(), "sigmoid": Sigmoid()}
+SCORED = ("exp", "relu", "sigmoid", "softplus", "elu_plus_one")
+SCANNED = ("gla", "mamba2", "deltanet", "gated_deltanet", "mlstm")
 LINEAR = {"d_model": 512, "n_state": 512, "d_value": 512, "n_heads": 8}
 
 
 def run(repeats: int) -> Iterator[Result]:
-    yield from quadratic_time(repeats)
-    yield from quadratic_memory()
+    yield from pairs_time(repeats)
+    yield from scan_time(repeats)
+    yield from resident_memory()
     yield from delta_rule_time(repeats)
     yield from growth_with_length(repeats)
     yield from recurrent_step(repeats)
 
 
-def quadratic_time(repeats: int) -> Iterator[Result]:
+def pairs_time(repeats: int) -> Iterator[Result]:
     """Forward and backward with the row sum, against softmax attention by SDPA."""
     q, k, v = (torch.randn(BATCH, HEADS, LENGTH, WIDTH, requires_grad=True) for _ in range(3))
     grad = torch.randn_like(v)
@@ -48,46 +55,84 @@ def quadratic_time(repeats: int) -> Iterator[Result]:
         "scalar decay": Transition(log_decay=scalar),
         "householder": Transition(direction=direction, strength=strength),
     }
-    bars = {"identity": (0.8, 1.1), "scalar decay": (1.2, 1.5), "householder": (5.0, 5.0)}
     every = {name: readout(name) for name in options("model/readout")}
     cases: dict[str, Run] = {"sdpa": lambda: sdpa(q, k, v, grad)}
     limits: dict[str, float] = {}
     for name, transition in structures.items():
-        fast, slow = bars[name]
-        readouts = every if name == "householder" else {**FAST, "softplus": Softplus()}
-        for readout_name, phi in readouts.items():
-            case = f"quadratic, {name}, {readout_name}"
-            cases[case] = normalized_sum(q, k, v, grad, transition, phi)
-            limits[case] = fast if readout_name in FAST else slow
+        for phi_name in every if name == "householder" else SCORED:
+            case = f"compiled, {name}, {phi_name}, against sdpa"
+            cases[case] = normalized_sum(q, k, v, grad, transition, every[phi_name])
+            limits[case] = bar_of(name, every[phi_name])
     medians = interleaved_medians(cases, repeats)
     for case, bar in limits.items():
         yield result(SUITE, case, medians[case], "ms", medians["sdpa"], bar)
 
 
-def quadratic_memory() -> Iterator[Result]:
-    """Peak of forward and backward, against alpha = phi(score) on whole matrices by autograd."""
-    q, k, v = (torch.randn(BATCH, HEADS, LENGTH, WIDTH, requires_grad=True) for _ in range(3))
-    grad = torch.randn_like(v)
-    log_decay = (-0.1 * torch.rand(BATCH, HEADS, LENGTH, 1)).requires_grad_()
+def bar_of(structure: str, phi: Readout) -> float:
+    if structure == "householder":
+        return 0.8 if phi.feature_map is None else 1.2
+    if structure == "scalar decay":
+        return 0.6
+    return 0.4 if phi.exponential else 0.45
 
-    def dense(readout: Readout, decayed: bool) -> object:
-        score = q @ k.mT * WIDTH**-0.5
-        if decayed:
-            c = log_decay.cumsum(2)
-            score = score * torch.exp((c - c.mT).tril())
-        alpha = readout(score).tril()
-        y = alpha @ v / alpha.sum(-1, keepdim=True).clamp(min=1e-6)
-        return torch.autograd.grad(y, (q, k, v, *([log_decay] * decayed)), grad)
 
-    for name, transition in (("identity", Transition()), ("scalar decay", Transition(log_decay))):
-        for readout_name, phi in {**FAST, "softplus": Softplus()}.items():
-            ours = peak_megabytes(normalized_sum(q, k, v, grad, transition, phi))
-            baseline = peak_megabytes(partial(dense, phi, not transition.is_identity))
-            yield result(SUITE, f"memory, {name}, {readout_name}", ours, "MB", baseline, 0.25)
+def scan_time(repeats: int) -> Iterator[Result]:
+    """Presets as loops over time, against the linear form, both with all that A_t and b_j need."""
+    for name in SCANNED:
+        sizes = [f"model.{size}={HEADS * WIDTH}" for size in ("d_model", "n_state", "d_value")]
+        mixer = build_design_mixer(compose([f"model={name}", *sizes, f"model.n_heads={HEADS}"]))
+        x = torch.randn(BATCH, LENGTH, HEADS * WIDTH)
+        with torch.no_grad():
+            given = mixer.projected(x)
+        q, k, v = (z.detach().clone().requires_grad_() for z in (given.q, given.k, given.v))
+        projected = Projected(x, q, k, v, k)
+        cases = {
+            form: partial(both_passes, mixer.design, form, projected)
+            for form in ("compiled", "linear")
+        }
+        medians = interleaved_medians(cases, repeats)
+        case = f"compiled, {name}, against the linear form"
+        yield result(SUITE, case, medians["compiled"], "ms", medians["linear"], 0.2)
+
+
+def both_passes(design: Design, form: str, given: Projected) -> object:
+    y = getattr(design, form)(given)
+    wanted = (given.q, given.k, given.v, *design.parameters())
+    return torch.autograd.grad(y, wanted, torch.ones_like(y))
+
+
+def resident_memory() -> Iterator[Result]:
+    """The most memory that a process had, computing a design, against the tensor forms. A process
+    of its own for each: what a kernel allocates is not in torch's records."""
+    shapes = {"paper's shape": (BATCH, HEADS, LENGTH, WIDTH), "L 1024, n 64": (4, 8, 1024, 64)}
+    for shape, sizes in shapes.items():
+        for name in ("softmax_attention", "gla", "gated_deltanet"):
+            peaks = {}
+            for backend in ("compiled", "auto"):
+                code = f"from coefdyn.benchmarks.mixer import use; use{(name, backend, *sizes)}"
+                command = [sys.executable, "-c", code]
+                peaks[backend] = float(
+                    subprocess.run(command, check=True, capture_output=True, text=True).stdout
+                )
+            case = f"resident memory, {name}, {shape}, against tensor forms"
+            yield result(SUITE, case, peaks["compiled"], "MB", peaks["auto"], 1.0)
+
+
+def use(name: str, backend: str, batch: int, heads: int, length: int, width: int) -> None:
+    """Some steps with loops (`compiled`) or without; prints the most megabytes this took."""
+    sizes = [f"model.{size}={heads * width}" for size in ("d_model", "n_state", "d_value")]
+    mixer = build_design_mixer(compose([f"model={name}", *sizes, f"model.n_heads={heads}"]))
+    mixer.backend = backend
+    x = torch.randn(batch, length, heads * width)
+    with contextlib.nullcontext() if backend == "compiled" else without_kernels():
+        for _ in range(3):
+            mixer(x).sum().backward()
+    (line,) = [x for x in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in x]
+    print(int(line.split()[1]) / 1024)
 
 
 def delta_rule_time(repeats: int) -> Iterator[Result]:
-    """The linear form of the gated delta rule, against transformers' PyTorch reference."""
+    """The gated delta rule as a loop over time, against transformers' PyTorch reference."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it warns about kernels that are not installed
         from transformers.models.qwen3_next.modeling_qwen3_next import (
@@ -103,7 +148,7 @@ def delta_rule_time(repeats: int) -> Iterator[Result]:
 
     def ours() -> object:
         transition = Transition(log_decay.unsqueeze(-1), k, beta)
-        y = linear_form(q, k * (beta / 8).unsqueeze(-1), v, transition)
+        y = scan_form(q, k * (beta / 8).unsqueeze(-1), v, transition, Sums.ALONE)
         return torch.autograd.grad(y, inputs, grad)
 
     def theirs() -> object:
@@ -111,8 +156,8 @@ def delta_rule_time(repeats: int) -> Iterator[Result]:
         return torch.autograd.grad(y.transpose(1, 2), inputs, grad)
 
     medians = interleaved_medians({"ours": ours, "theirs": theirs}, repeats)
-    case = "linear, gated delta rule, length 4096, against transformers"
-    yield result(SUITE, case, medians["ours"], "ms", medians["theirs"], 1.0)
+    case = "compiled, gated delta rule, length 4096, against transformers"
+    yield result(SUITE, case, medians["ours"], "ms", medians["theirs"], 0.4)
 
 
 def growth_with_length(repeats: int) -> Iterator[Result]:
@@ -121,13 +166,12 @@ def growth_with_length(repeats: int) -> Iterator[Result]:
         mixer = build_preset(name)
         if mixer.design.recurrence_obstacle is not None:
             continue
-        mixer.backend = "linear"
         cases = {
             str(length): training_step(mixer, torch.randn(1, length, LINEAR["d_model"]))
             for length in (1024, 8192)
         }
         medians = interleaved_medians(cases, max(3, repeats // 3))
-        case = f"linear, {name}, length 8192 against 1024"
+        case = f"auto, {name}, length 8192 against 1024"
         yield result(SUITE, case, medians["8192"], "ms", medians["1024"], 10.0)
 
 
@@ -173,7 +217,7 @@ def normalized_sum(
 
     design = Design(Given(transition), InverseSqrt(HEADS * WIDTH, HEADS), readout, RowSum(1e-6))
     given = Projected(torch.zeros(BATCH, LENGTH, 1), q, k, v, k)
-    return lambda: torch.autograd.grad(design.quadratic(given), inputs, grad)
+    return lambda: torch.autograd.grad(design.compiled(given), inputs, grad)
 
 
 class Given(Evolution):

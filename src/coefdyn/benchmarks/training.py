@@ -4,7 +4,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,14 @@ import torch
 import torch.nn.functional as F
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
+from torch import nn
 
-from coefdyn.benchmarks.measure import Result, result, result_of_pairs
+from coefdyn.benchmarks.measure import Result, Run, interleaved_medians, result, result_of_pairs
 from coefdyn.config.build import build_model, build_optimizer
 from coefdyn.config.compose import Config, compose
+from coefdyn.mixer.compiled.kernels import without_kernels
+from coefdyn.model.model import SequenceModel
+from coefdyn.paper.looks import PRESETS
 from coefdyn.runs.batches import Resumable
 from coefdyn.runs.checkpoint import KeepProgress
 from coefdyn.runs.loop import Training, cosine
@@ -33,6 +37,13 @@ def run(repeats: int) -> Iterator[Result]:
     repeats = max(10, repeats)
     yield throughput("lite", [], repeats, bar=1.15)
     yield throughput("paper", ["task.num_train=1280"], repeats, bar=1.03)
+    for name, bar in (("softmax_attention", 0.7), ("gla", 0.35), ("deltanet", 0.4),
+                      ("gated_deltanet", 0.4)):  # fmt: skip
+        yield from steps(name, "lite", 1, repeats, bar, None)
+    for name in PRESETS:
+        slow = name == "softmax_attention"
+        bars = (0.8, 0.55) if slow else (0.5, 0.45)
+        yield from steps(name, "paper", torch.get_num_threads(), 5, *bars)
     yield overhead("smoke", [])
     yield overhead("lite", [])
     yield overhead("paper", ["task=fuzzy_recall", "trainer.max_epochs=1", "trainer.batch_size=512"])
@@ -66,6 +77,52 @@ def throughput(scale: str, changes: list[str], repeats: int, bar: float) -> Resu
     )
     case = f"step of a run at scale={scale}, against a bare loop"
     return result_of_pairs(SUITE, case, ours, "ms", bare, bar)
+
+
+def steps(
+    name: str, scale: str, threads: int, repeats: int, bar: float, share: float | None
+) -> Iterator[Result]:
+    """A step with compiled loops against the same without; and against its matrix products alone,
+    where `share` is the least part of the step that these must be."""
+    before = torch.get_num_threads()
+    chosen = [f"model={name}", f"scale={scale}", "task=noisy_recall", "task.num_train=256"]
+    config = compose([*chosen, f"trainer.devices.threads={threads}"])
+    prepared = set_up(config)
+    size = prepared.trainer.batch_size
+    batches = partial(prepared.data.training_batches, size, torch.device("cpu"), 0)
+    loops, tensors = (bare_steps(config, batches(), 1000) for _ in range(2))
+
+    def without() -> None:
+        with without_kernels():
+            next(tensors)
+
+    products = matrix_products(prepared.model, size * prepared.task.length)
+    cases: dict[str, Run] = {
+        "loops": lambda: next(loops), "tensors": without, "products": products,
+    }  # fmt: skip
+    medians = interleaved_medians(cases, repeats)
+    torch.set_num_threads(before)
+    case = f"step of {name} at scale={scale}, {threads} threads"
+    yield result(SUITE, f"{case}, against tensor forms", medians["loops"], "ms",
+                 medians["tensors"], bar)  # fmt: skip
+    if share is not None:
+        yield result(SUITE, f"{case}, against its matrix products", medians["loops"], "ms",
+                     medians["products"], 1 / share)  # fmt: skip
+
+
+def matrix_products(model: SequenceModel, tokens: int) -> Callable[[], None]:
+    """Those of all linear layers, forward and backward, and nothing else."""
+    layers = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
+    operands = [
+        (torch.randn(tokens, x.in_features), x.weight.detach(), torch.randn(tokens, x.out_features))
+        for x in layers
+    ]
+
+    def run() -> None:
+        for x, weight, grad in operands:
+            _ = x @ weight.mT, grad @ weight, grad.mT @ x
+
+    return run
 
 
 def bare_steps(config: Config, batches: Resumable, steps: int) -> Iterator[None]:

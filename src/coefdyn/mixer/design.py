@@ -10,14 +10,17 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from coefdyn.mixer import definition
-from coefdyn.mixer.compiled.form import Sums, features, pairs_form, scan_form
+from coefdyn.mixer.compiled.form import Sums, agrees, features, pairs_form, scan_form
+from coefdyn.mixer.compiled.form import obstacle as compiled_obstacle
+from coefdyn.mixer.compiled.kernels import fits
 from coefdyn.mixer.forms.choice import prefers_scan
 from coefdyn.mixer.forms.features import Term, commutes, linear_terms, obstacle
 from coefdyn.mixer.forms.linear import linear_form
-from coefdyn.mixer.forms.noncommuting import noncommuting_form
+from coefdyn.mixer.forms.noncommuting import noncommuting_coefficients
 from coefdyn.mixer.forms.quadratic import quadratic_form
 from coefdyn.mixer.forms.recurrent import recurrent_step
 from coefdyn.mixer.forms.tiles import Inputs, coefficients
+from coefdyn.mixer.fused import scaled
 from coefdyn.mixer.slots.evolution import Evolution
 from coefdyn.mixer.slots.normalization import Normalization, Rows
 from coefdyn.mixer.slots.readout import Identity, Readout
@@ -133,18 +136,18 @@ class Design(nn.Module):
         scale = self.scaling(given.x, transition)
         if not self.uses_units:
             b = scale.exp() if self.scaling.log_space else scale
-            return Stream(q, k * b.unsqueeze(-1), v, transition)
+            return Stream(q, scaled(k, b), v, transition)
         log_b = (scale if self.scaling.log_space else torch.zeros_like(scale)).expand(k.shape[:3])
-        unit, before = transition.growth(log_b, previous_unit)
+        unit, shift = transition.growth(log_b, previous_unit)
         b = (log_b - unit).exp().to(k.dtype)
         if not self.scaling.log_space:
             b = b * scale
         assert self.readout.homogeneous is not None
         return Stream(
             q,
-            k * b.unsqueeze(-1),
+            scaled(k, b),
             v,
-            transition.rescaled(unit, before).map(lambda part: part.to(k.dtype)),
+            transition.rescaled(shift).map(lambda part: part.to(k.dtype)),
             log_unit=self.readout.homogeneous * unit,
             key_unit=unit,
         )
@@ -272,10 +275,17 @@ class Design(nn.Module):
         transition: Transition,
     ) -> tuple[Float[Tensor, "b h i j"], Float[Tensor, "b h i"] | None]:
         """The coefficients, and where scores were shifted the logarithm of each row's unit."""
+        if fits(q) and compiled_obstacle(self.readout) is None and agrees(self.readout):
+            readout, q, k, transition = self._paired(q, k, transition)
+            paired = pairs_form(
+                q, k, q[..., :0], transition, readout, Sums.ALONE, self.shifts_scores, True
+            )
+            assert paired.alpha is not None
+            return paired.alpha, paired.unit
         readout = self.readout
         if readout.feature_map is not None:
             if not commutes(readout, self.evolution):
-                return noncommuting_form(q, k, None, transition, readout.feature_map), None
+                return noncommuting_coefficients(q, k, transition, readout.feature_map), None
             (term,) = linear_terms(readout, q, k, transition)
             q, k, transition, readout = term.q, term.k, term.transition, Identity()
         flat = transition.map(lambda part: part.flatten(0, 1))
@@ -293,7 +303,8 @@ class Design(nn.Module):
         if self.readout.feature_map is None:
             return quadratic_form(q, k, v, transition, self.readout, shift)
         if not commutes(self.readout, self.evolution):
-            return noncommuting_form(q, k, v, transition, self.readout.feature_map), None
+            alpha = noncommuting_coefficients(q, k, transition, self.readout.feature_map)
+            return alpha @ v, None
         (term,) = linear_terms(self.readout, q, k, transition)
         return quadratic_form(term.q, term.k, v, term.transition, Identity(), shift)
 

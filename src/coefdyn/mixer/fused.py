@@ -2,13 +2,14 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from coefdyn.mixer.compiled.kernels import fits, run
-from coefdyn.mixer.forms.folding import member_by_member
+from coefdyn.mixer.compiled.kernels import fits, run, view
+from coefdyn.mixer.forms.folding import member_by_member, over_members
 
 PARTS = 16  # as in compiled/layers.py
 
@@ -28,6 +29,13 @@ def unit(x: Float[Tensor, "b h t n"], eps: float = 1e-6) -> Float[Tensor, "b h t
     if not fits(x):
         return F.normalize(x, dim=-1, eps=eps)
     return _Unit.apply(x, eps)  # type: ignore[no-untyped-call]
+
+
+def scaled(x: Float[Tensor, "b h t n"], s: Float[Tensor, "#b #h #t"]) -> Float[Tensor, "b h t n"]:
+    """s x, a number per row."""
+    if not (fits(x, s) and s.requires_grad):
+        return x * s.unsqueeze(-1)
+    return _Scaled.apply(x, s.expand(x.shape[:3]))  # type: ignore[no-untyped-call]
 
 
 def gated(a: Float[Tensor, "*b m"], b: Float[Tensor, "*b m"]) -> Float[Tensor, "*b m"]:
@@ -56,12 +64,36 @@ def short_convolution(
     return _ShortConvolution.apply(x, kernel.mT.contiguous())  # type: ignore[no-untyped-call]
 
 
+def running_units(
+    log_b: Float[Tensor, "b h t"], log_a: Float[Tensor, "b h t"]
+) -> tuple[Float[Tensor, "b h t"], Float[Tensor, "b h t"]]:
+    """m_t = max(m_{t-1} + log a_t, log b_t), m_0 = log b_0, and m_{t-1} - m_t; compiled only."""
+    return _Units.apply(log_b, log_a)  # type: ignore[no-untyped-call]
+
+
+@over_members
+class _Units(torch.autograd.Function):
+    @staticmethod
+    def forward(log_b: Tensor, log_a: Tensor) -> tuple[Tensor, Tensor]:
+        unit, shift = (log_b.new_empty(log_b.shape, dtype=torch.float64) for _ in range(2))
+        run("layers", "growth_forward", log_b.dtype, len(log_b), log_b, log_a, unit, shift)
+        return unit, shift
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        ctx.mark_non_differentiable(*output)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Tensor) -> tuple[None, None]:
+        return None, None
+
+
 @member_by_member
 class _Norm(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        x = x.contiguous()
-        rows, y = _rows(x), torch.empty_like(x)
+        x = _packed(x)
+        y, rows = torch.empty_like(x), _rows(x)
         run("layers", "norm_forward", x.dtype, len(rows), rows, weight, eps, _rows(y))
         return y
 
@@ -73,12 +105,10 @@ class _Norm(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        x, grad = x.contiguous(), grad.contiguous()
+        x, grad = _packed(x), _packed(grad)
         dx, dw = torch.empty_like(x), weight.new_zeros(PARTS, len(weight))
-        run(
-            "layers", "norm_backward", x.dtype, PARTS,
-            _rows(x), weight, ctx.eps, _rows(grad), _rows(dx), dw,
-        )  # fmt: skip
+        rows = _rows(x), weight, ctx.eps, _rows(grad), _rows(dx), dw
+        run("layers", "norm_backward", x.dtype, PARTS, *rows)
         return dx, dw.sum(0), None
 
 
@@ -104,11 +134,31 @@ class _Unit(torch.autograd.Function):
 
 
 @member_by_member
+class _Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, s: Tensor) -> Tensor:
+        y = torch.empty_like(x)
+        run("layers", "scaled_forward", x.dtype, len(x), x, s, y)
+        return y
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        x, s = ctx.saved_tensors
+        dx, ds = torch.empty_like(x), s.new_empty(s.shape)
+        run("layers", "scaled_backward", x.dtype, len(x), x, s, grad, dx, ds)
+        return dx, ds
+
+
+@member_by_member
 class _Gated(torch.autograd.Function):
     @staticmethod
     def forward(a: Tensor, b: Tensor) -> Tensor:
-        a, b = a.contiguous(), b.contiguous()
-        rows, y = _rows(a), torch.empty_like(a)
+        a, b = _packed(a), _packed(b)
+        y, rows = torch.empty_like(a), _rows(a)
         run("layers", "gated_forward", a.dtype, len(rows), rows, _rows(b), 0, _rows(y))
         return y
 
@@ -118,7 +168,7 @@ class _Gated(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
-        a, b, grad = (x.contiguous() for x in (*ctx.saved_tensors, grad))
+        a, b, grad = (_packed(x) for x in (*ctx.saved_tensors, grad))
         da, db = torch.empty_like(a), torch.empty_like(b)
         rows = [_rows(x) for x in (grad, da, db)]
         run("layers", "gated_backward", a.dtype, len(rows[0]), _rows(a), _rows(b), 0, *rows)
@@ -129,8 +179,8 @@ class _Gated(torch.autograd.Function):
 class _GatedHalves(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor) -> Tensor:
-        rows, m = _rows(x.contiguous()), x.shape[-1] // 2
-        y = x.new_empty(*x.shape[:-1], m)
+        x, m = _packed(x), x.shape[-1] // 2
+        y, rows = x.new_empty(*x.shape[:-1], m), _rows(x)
         run("layers", "gated_forward", x.dtype, len(rows), rows, rows, m, _rows(y))
         return y
 
@@ -140,14 +190,10 @@ class _GatedHalves(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        x = x.contiguous()
+        x, grad = _packed(*ctx.saved_tensors), _packed(grad)
         dx, rows = torch.empty_like(x), _rows(x)
-        halves = (_rows(dx), _rows(dx))
-        run(
-            "layers", "gated_backward", x.dtype, len(rows),
-            rows, rows, x.shape[-1] // 2, _rows(grad.contiguous()), *halves,
-        )  # fmt: skip
+        arrays = rows, rows, x.shape[-1] // 2, _rows(grad), _rows(dx), _rows(dx)
+        run("layers", "gated_backward", x.dtype, len(rows), *arrays)
         return dx
 
 
@@ -155,7 +201,7 @@ class _GatedHalves(torch.autograd.Function):
 class _ShortConvolution(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, kernel: Tensor) -> Tensor:
-        x = x.contiguous()
+        x = _packed(x)
         y = torch.empty_like(x)
         run("layers", "conv_forward", x.dtype, len(x), x, kernel, y)
         return y
@@ -166,11 +212,16 @@ class _ShortConvolution(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
-        x, kernel, grad = (x.contiguous() for x in (*ctx.saved_tensors, grad))
+        x, kernel, grad = (_packed(x) for x in (*ctx.saved_tensors, grad))
         dx, d_kernel = torch.empty_like(x), kernel.new_zeros(PARTS, *kernel.shape)
         run("layers", "conv_backward", x.dtype, PARTS, x, kernel, grad, dx, d_kernel)
         return dx, d_kernel.sum(0)
 
 
-def _rows(x: Tensor) -> Tensor:
-    return x.view(-1, x.shape[-1])
+def _packed(x: Tensor) -> Tensor:
+    return x if x.is_contiguous() else x.contiguous()
+
+
+def _rows(x: Tensor) -> np.ndarray:
+    """As numpy sees them: views of torch's are calls of operators."""
+    return view(x).reshape(-1, x.shape[-1])

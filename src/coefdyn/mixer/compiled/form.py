@@ -11,8 +11,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from coefdyn.mixer.compiled.kernels import DTYPES, absence, fits, run
+from coefdyn.mixer.compiled.kernels import DTYPES, absence, fits, run, view
 from coefdyn.mixer.forms.folding import over_members
+from coefdyn.mixer.fused import scaled
 from coefdyn.mixer.slots.normalization import ZERO_ROW
 from coefdyn.mixer.slots.readout import Readout
 from coefdyn.mixer.slots.transition import Transition
@@ -127,7 +128,7 @@ def features(psi: Readout, x: Float[Tensor, "b h t n"]) -> Float[Tensor, "b h t 
 def _parts(transition: Transition) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """a, w and u of A_t = (I - u w^T) diag(a)."""
     log_decay, w, beta = transition.log_decay, transition.direction, transition.strength
-    u = None if w is None or beta is None else beta.unsqueeze(-1) * w
+    u = None if w is None or beta is None else scaled(w, beta)
     return None if log_decay is None else log_decay.exp(), w, u
 
 
@@ -180,9 +181,9 @@ class Scan(torch.autograd.Function):
         run(
             "scan", "backward", q.dtype, q.shape[0] * q.shape[1],
             *_present(*tensors), int(ctx.sums), _least(q), total, grad if y is None else y,
-            segment, grad, *gradients,
+            segment, grad, *_present(*gradients),
         )  # fmt: skip
-        return *_given(tensors, gradients), None
+        return *gradients, None
 
 
 @over_members
@@ -232,9 +233,9 @@ class Pairs(torch.autograd.Function):
         run(
             "pairs", "backward", q.dtype, q.shape[0] * q.shape[1],
             *_present(*tensors, None), *_codes(ctx.readout, q), int(ctx.sums), _least(q), ctx.shift,
-            unit, total, grad if y is None else y, segment, grad, *gradients, _empty(q, 0),
+            unit, total, grad if y is None else y, segment, grad, *_present(*gradients, None),
         )  # fmt: skip
-        return *_given(tensors, gradients), None, None, None, None
+        return *gradients, None, None, None, None
 
 
 @over_members
@@ -243,13 +244,12 @@ class Features(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Float[Tensor, "b h t n"], psi: Readout) -> tuple[Tensor, Tensor]:
-        x = x.transpose(1, 2).contiguous()
-        rows, y, slope = x.flatten(0, 1).flatten(1), torch.empty_like(x), torch.empty_like(x)
+        packed = x.transpose(1, 2).contiguous()
+        y, slope = torch.empty_like(packed), torch.empty_like(packed)
+        wide = x.shape[1] * x.shape[3]
+        rows = [view(part).reshape(-1, wide) for part in (packed, y, slope)]
         code, _, polynomial = _codes(psi, x)
-        run(
-            "layers", "read_forward", x.dtype, len(rows),
-            rows, code, polynomial, y.view(rows.shape), slope.view(rows.shape),
-        )  # fmt: skip
+        run("layers", "read_forward", x.dtype, len(rows[0]), rows[0], code, polynomial, *rows[1:])
         return y.transpose(1, 2), slope.transpose(1, 2)
 
     @staticmethod
@@ -283,19 +283,13 @@ def _empty(like: Float[Tensor, "b h t n"], width: int) -> Float[Tensor, "b h t w
     return like.new_empty(batch, length, heads, width).transpose(1, 2)
 
 
-def _like(tensors: Sequence[Tensor | None]) -> list[Tensor]:
-    first = tensors[0]
-    assert first is not None
-    return [_empty(first, 0 if x is None else x.shape[-1]) for x in tensors]
+def _like(tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
+    return [None if x is None else _empty(x, x.shape[-1]) for x in tensors]
 
 
-def _given(tensors: Sequence[Tensor | None], gradients: list[Tensor]) -> tuple[Tensor | None, ...]:
-    """Gradients of what was given."""
-    return tuple(None if x is None else d for x, d in zip(tensors, gradients, strict=True))
-
-
-def _present(*tensors: Tensor | None) -> list[Tensor]:
+def _present(*tensors: Tensor | None) -> list[Tensor | np.ndarray]:
     """What is absent has no channels."""
     first = tensors[0]
     assert first is not None
-    return [_empty(first, 0) if x is None else x for x in tensors]
+    absent = np.empty((*first.shape[:3], 0), DTYPES[first.dtype])
+    return [absent if x is None else x for x in tensors]

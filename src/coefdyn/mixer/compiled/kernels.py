@@ -69,9 +69,7 @@ def run(name: str, way: str, dtype: torch.dtype, count: int, *arguments: Any) ->
         compiled(*arrays, 0, count)
         return
     borders = [count * i // threads for i in range(threads + 1)]
-    others = [
-        _pool(os.getpid()).submit(compiled, *arrays, *borders[i : i + 2]) for i in range(1, threads)
-    ]
+    others = [_pool().submit(compiled, *arrays, *borders[i : i + 2]) for i in range(1, threads)]
     compiled(*arrays, *borders[:2])
     for other in others:
         other.result()
@@ -82,7 +80,7 @@ def view(x: Tensor) -> np.ndarray:
     size = x.element_size()
     if x.numel() == 0:
         return np.empty(x.shape, DTYPES[x.dtype])
-    memory = MEMORY.from_address(x.data_ptr())
+    memory: Any = MEMORY.from_address(x.data_ptr())
     return np.ndarray(x.shape, DTYPES[x.dtype], memory, 0, [size * n for n in x.stride()])
 
 
@@ -134,6 +132,9 @@ def _user_cache() -> Path:
 
 
 @cache
-def _pool(process: int) -> ThreadPoolExecutor:
-    """Of a process: a forked child does not inherit its parent's threads."""
+def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max(1, (os.cpu_count() or 1) - 1), thread_name_prefix="kernel")
+
+
+# A forked child does not inherit its parent's threads.
+os.register_at_fork(after_in_child=_pool.cache_clear)

@@ -2,6 +2,7 @@
 
     norm:   y = w x / sqrt(mean(x^2) + eps)        unit:  y = x / max(|x|, eps)
     read:   y = phi(x), and phi'(x)
+    scaled: y = s x, a number s per row            growth: see `Transition.growth`
     gated:  y = SiLU(a) b                          conv:  y_t = SiLU(sum_s kernel_s x_{t-width+1+s})
 
 Arrays are rows of channels, conv's (b, t, channels), unit's (b, h, t, channels); a call computes
@@ -99,6 +100,41 @@ def unit_backward(x, eps, dy, dx, start, end):
         for h in range(x.shape[1]):
             for t in range(x.shape[2]):
                 unit_row_back(x[b, h, t], dy[b, h, t], dx[b, h, t], eps)
+
+
+@no_type_check
+def scaled_forward(x, s, y, start, end):
+    for b in range(start, end):
+        for h in range(x.shape[1]):
+            for t in range(x.shape[2]):
+                for c in range(x.shape[3]):
+                    y[b, h, t, c] = x[b, h, t, c] * s[b, h, t]
+
+
+@no_type_check
+def scaled_backward(x, s, dy, dx, ds, start, end):
+    for b in range(start, end):
+        for h in range(x.shape[1]):
+            for t in range(x.shape[2]):
+                total = x.dtype.type(0)
+                for c in range(x.shape[3]):
+                    dx[b, h, t, c] = dy[b, h, t, c] * s[b, h, t]
+                    total += x[b, h, t, c] * dy[b, h, t, c]
+                ds[b, h, t] = total
+
+
+@no_type_check
+def growth_forward(log_b, log_a, unit, shift, start, end):
+    """m_t = max(m_{t-1} + log a_t, log b_t) and m_{t-1} - m_t, in double precision; the first step
+    has nothing before it."""
+    for b in range(start, end):
+        for h in range(log_b.shape[1]):
+            before = np.float64(log_b[b, h, 0]) - np.float64(log_a[b, h, 0])
+            for t in range(log_b.shape[2]):
+                here, grown = np.float64(log_b[b, h, t]), before + np.float64(log_a[b, h, t])
+                now = here if here > grown else grown
+                unit[b, h, t], shift[b, h, t] = now, before - now
+                before = now
 
 
 @no_type_check
@@ -205,12 +241,16 @@ def conv_backward(x, kernel, dy, dx, d_kernel, start, end):
 def types(way: str, number: Any) -> Any:
     """Of the arguments. Where channels lie side by side, loops become vector code."""
     rows, row, heads = number[:, ::1], number[::1], number[:, :, ::1]
-    any_strides, ends = number[:, :, :, :], (nb.int64, nb.int64)
+    any_strides, per_row = number[:, :, :, :], number[:, :, :]
+    ends = (nb.int64, nb.int64)
     return {
         "norm_forward": (rows, row, number, rows, *ends),
         "norm_backward": (rows, row, number, rows, rows, rows, *ends),
         "unit_forward": (any_strides, number, any_strides, *ends),
         "unit_backward": (any_strides, number, any_strides, any_strides, *ends),
+        "scaled_forward": (any_strides, per_row, any_strides, *ends),
+        "scaled_backward": (any_strides, per_row, any_strides, any_strides, per_row, *ends),
+        "growth_forward": (per_row, per_row, nb.float64[:, :, :], nb.float64[:, :, :], *ends),
         "read_forward": (rows, nb.int64, row, rows, rows, *ends),
         "gated_forward": (rows, rows, nb.int64, rows, *ends),
         "gated_backward": (rows, rows, nb.int64, rows, rows, rows, *ends),

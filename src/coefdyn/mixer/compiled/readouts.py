@@ -3,10 +3,9 @@
 import math
 from typing import no_type_check
 
-import numba as nb
 import numpy as np
 
-from coefdyn.mixer.compiled.rows import APART, FAST, exactly
+from coefdyn.mixer.compiled.rows import APART, FAST, exactly, jit
 
 NONE, IDENTITY, EXP, RELU, SOFTPLUS, SIGMOID, ELU_PLUS_ONE = -1, 0, 1, 2, 3, 4, 5
 SILU, GELU, TANH, RELU_SQUARED, POLYNOMIAL = 6, 7, 8, 9, 10
@@ -17,7 +16,7 @@ CODES = {
 }  # fmt: skip
 F = np.float32
 # Not inlined: it would be compiled again wherever it is used.
-called = nb.njit(fastmath=FAST, error_model="numpy", **APART)
+called = jit(fastmath=FAST, error_model="numpy", **APART)
 
 
 @exactly

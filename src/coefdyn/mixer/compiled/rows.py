@@ -4,7 +4,7 @@ A row's length is a multiple of LANES: a loop of another length ends in steps of
 one call do not overlap.
 """
 
-from typing import no_type_check
+from typing import Any, no_type_check
 
 import numba as nb
 from numba.core.compiler import Flags
@@ -18,18 +18,20 @@ ROWS = 8  # of a tile, which lies within one block of lanes
 FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 
-def _apart() -> dict[str, bool]:
+def _apart() -> dict[str, Any]:
     """That the arrays of a call do not overlap: numba has a flag for it and no option. Without it
     each loop looks for overlaps before it goes on as vector code, which takes a fifth of the time
     and twice as long to compile."""
     if not hasattr(Flags, "noalias"):
         return {}
-    CPUTargetOptions.noalias = TargetOptions.Mapping("noalias")
+    mapping: Any = TargetOptions.Mapping
+    CPUTargetOptions.noalias = mapping("noalias")
     return {"noalias": True}
 
 
 APART = _apart()
-inlined = nb.njit(fastmath=FAST, error_model="numpy", forceinline=True, **APART)
+jit: Any = nb.njit  # mypy does not know the flag
+inlined = jit(fastmath=FAST, error_model="numpy", forceinline=True, **APART)
 exactly = nb.njit(fastmath={"contract"}, error_model="numpy", forceinline=True)
 
 

@@ -20,7 +20,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from coefdyn.mixer.forms.decayed_dot import decayed_dot
-from coefdyn.mixer.numerics import exp
 from coefdyn.mixer.slots.transition import Transition
 
 
@@ -57,8 +56,8 @@ def chunks_of_time(
     c = from_start = to_end = None
     if transition.log_decay is not None:
         c = cut(transition.log_decay, size).double().cumsum(-2)
-        from_start = exp(c.to(q.dtype))
-        to_end = exp((c[..., -1:, :] - c).to(q.dtype))
+        from_start = torch.exp(c.to(q.dtype))
+        to_end = torch.exp((c[..., -1:, :] - c).to(q.dtype))
     decay = None if from_start is None else from_start[..., -1, :]
     if transition.direction is None or transition.strength is None:
         return Chunks(

@@ -7,7 +7,6 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from coefdyn.mixer.forms.folding import over_members
-from coefdyn.mixer.numerics import LOG2_E, exp, narrow_product
 
 # Channelwise decays are multiplied out directly below this size: larger blocks split in two.
 DIRECT = 4
@@ -16,7 +15,7 @@ DIRECT = 4
 def decayed_dot(
     x: Float[Tensor, "*b s n"], y: Float[Tensor, "*b s n"], c: Float64[Tensor, "*b s m"] | None
 ) -> Float[Tensor, "*b s s"]:
-    """D_ij = sum_r x_ir y_jr exp(c_ir - c_jr) for j <= i, and 0 above the diagonal.
+    """D_ij = sum_r x_ir y_jr torch.exp(c_ir - c_jr) for j <= i, and 0 above the diagonal.
 
     c is the running sum of log a_t, absent, for the whole head (m = 1) or per channel (m = n). It
     is float64 whatever x and y are: differences of a float32 sum would lose the last digits.
@@ -29,14 +28,14 @@ def decayed_dot(
     size = x.shape[-2]
     if size <= DIRECT:
         difference = (c.unsqueeze(-2) - c.unsqueeze(-3)).to(x.dtype)
-        decay = exp(difference + _hide_above(x).unsqueeze(-1))
+        decay = torch.exp(difference + _hide_above(x).unsqueeze(-1))
         return (x.unsqueeze(-2) * y.unsqueeze(-3) * decay).sum(-1)
     return _split(x, y, c, size // 2)
 
 
 @over_members
 class HeadDecayedDot(torch.autograd.Function):
-    """D and exp(c_i - c_j) where c is one number per head."""
+    """D and torch.exp(c_i - c_j) where c is one number per head."""
 
     @staticmethod
     def forward(
@@ -44,7 +43,7 @@ class HeadDecayedDot(torch.autograd.Function):
     ) -> tuple[Float[Tensor, "*b s s"], Float[Tensor, "*b s s"]]:
         # What c loses in the precision of x goes into x and y: cheaper than float64 differences.
         main, rest = _parts(c, x.dtype)
-        decay = torch.exp2(main - main.mT + _hide_above(x))
+        decay = torch.exp(main - main.mT + _hide_above(x))
         return ((x * rest) @ (y * rest.reciprocal()).mT) * decay, decay
 
     @staticmethod
@@ -60,8 +59,8 @@ class HeadDecayedDot(torch.autograd.Function):
         diagonal = grad.diagonal(dim1=-2, dim2=-1).clone().unsqueeze(-1)
         grad.diagonal(dim1=-2, dim2=-1).zero_()
         undo = rest.reciprocal()
-        d_x = narrow_product(grad, y * undo) * rest
-        d_y = narrow_product(grad.mT, x * rest) * undo
+        d_x = (grad @ (y * undo)) * rest
+        d_y = (grad.mT @ (x * rest)) * undo
         # D depends on c_i as on the length of x_i, and on c_j as on one over the length of y_j.
         # The diagonal does not depend on c: left in, it would cancel, but not in the last digits.
         d_c = (x * d_x - y * d_y).sum(-1, keepdim=True).to(c.dtype)
@@ -71,10 +70,9 @@ class HeadDecayedDot(torch.autograd.Function):
 def _parts(
     c: Float64[Tensor, "*b s 1"], dtype: torch.dtype
 ) -> tuple[Float[Tensor, "*b s 1"], Float[Tensor, "*b s 1"]]:
-    """u and r with e^c = 2^u r: u in the given precision, r the factor near 1 that this loses."""
-    exact = c * LOG2_E
-    main = exact.to(dtype)
-    return main, torch.exp2(exact - main).to(dtype)
+    """u and r with e^c = e^u r: u in the given precision, r the factor near 1 that this loses."""
+    main = c.to(dtype)
+    return main, torch.exp(c - main).to(dtype)
 
 
 def _split(
@@ -86,7 +84,9 @@ def _split(
     """
     (x0, x1), (y0, y1), (c0, c1) = ((z[..., :half, :], z[..., half:, :]) for z in (x, y, c))
     middle = c0[..., -1:, :]
-    square = (x1 * exp((c1 - middle).to(x.dtype))) @ (y0 * exp((middle - c0).to(y.dtype))).mT
+    square = (x1 * torch.exp((c1 - middle).to(x.dtype))) @ (
+        y0 * torch.exp((middle - c0).to(y.dtype))
+    ).mT
     first = decayed_dot(x0, y0, c0)
     above = square.new_zeros(1).expand(*first.shape[:-1], x1.shape[-2])
     return torch.cat(

@@ -19,7 +19,6 @@ from coefdyn.mixer.forms.tiles import (
     scores,
     tile_chunks,
 )
-from coefdyn.mixer.numerics import narrow_product
 from coefdyn.mixer.slots.readout import Readout
 from coefdyn.mixer.slots.transition import Transition
 
@@ -134,7 +133,7 @@ def _sum_group(
     values = cut(v, chunks.query.shape[2]).flatten(1, 2)
     totals, units = [], []
     for alpha, unit in alpha_tiles(chunks, readout, shift):
-        totals.append(narrow_product(alpha, values[:, : alpha.shape[-1]]))
+        totals.append(torch.bmm(alpha, values[:, : alpha.shape[-1]]))
         units += [] if unit is None else [unit]
     return torch.cat(totals, dim=1), torch.cat(units, dim=1) if shift else v[:, :0, 0]
 
@@ -162,7 +161,7 @@ def _pull_back_group(
             score.sub_(units[:, c].unsqueeze(-1))
         alpha = causal(readout(score))
         reach = alpha.shape[-1]
-        d_values[:, :reach] += narrow_product(alpha.mT, d_totals[:, c])
+        d_values[:, :reach] += torch.bmm(alpha.mT, d_totals[:, c])
         d_alpha = torch.bmm(d_totals[:, c], values[:, :reach].mT)
         d_score = causal(readout.backward(d_alpha, score, alpha))
         _pull_back_scores(chunks, d_chunks, keys, d_keys, c, d_score)
@@ -205,7 +204,7 @@ def _pull_back_scores(
     """
     past = keys.shape[-1]
     d_past = d_score[..., :past]
-    d_chunks.query[:, c] = narrow_product(d_past, keys.mT)
+    d_chunks.query[:, c] = torch.bmm(d_past, keys.mT)
     if d_chunks.inside is not None:
         d_chunks.inside[:, c] = d_score[..., past:]
         d_chunks.key[:, c] = d_keys[..., past : past + d_score.shape[-2]].mT

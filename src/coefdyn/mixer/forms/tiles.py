@@ -13,8 +13,7 @@ from coefdyn.mixer.slots.transition import Transition
 
 ROWS = 32  # steps per tile
 ROWS_HOUSEHOLDER = 8  # a longer triangular solve would cost float32 digits
-TILE_ELEMENTS = {"cpu": 2**20}  # scores per tile: they stay in cache, and calls stay few
-TILE_ELEMENTS_ELSEWHERE = 2**25
+TILE_ELEMENTS = 2**25  # scores per tile: memory stays small, and calls stay few
 
 
 class Inputs(NamedTuple):
@@ -117,9 +116,8 @@ def causal(tile: Float[Tensor, "g s j"]) -> Float[Tensor, "g s j"]:
 
 
 def groups(q: Float[Tensor, "g t n"]) -> Iterator[slice]:
-    """Slices of heads whose tiles of scores fit the cache."""
+    """Slices of heads, each a tile of scores."""
     heads, length, _ = q.shape
-    budget = TILE_ELEMENTS.get(q.device.type, TILE_ELEMENTS_ELSEWHERE)
-    step = max(1, budget // (ROWS * length))
+    step = max(1, TILE_ELEMENTS // (ROWS * length))
     for start in range(0, heads, step):
         yield slice(start, min(start + step, heads))

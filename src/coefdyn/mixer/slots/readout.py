@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from coefdyn.mixer.numerics import exp
 from coefdyn.mixer.slots.level_sets import Interval, level_set
 
 aten = torch.ops.aten
@@ -68,7 +67,7 @@ class Exp(Readout):
     exponential = True
 
     def forward(self, s: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
-        return exp(s)
+        return torch.exp(s)
 
     def backward(
         self, grad: Float[Tensor, "*s"], s: Float[Tensor, "*s"], alpha: Float[Tensor, "*s"]
@@ -161,7 +160,7 @@ class EluPlusOne(Readout):
 
     def forward(self, s: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
         # e^min(s,0) + max(s,0): elu(s) + 1 would round e^s away for very negative s.
-        return exp(s.clamp(max=0)) + s.clamp(min=0)
+        return torch.exp(s.clamp(max=0)) + s.clamp(min=0)
 
     def backward(
         self, grad: Float[Tensor, "*s"], s: Float[Tensor, "*s"], alpha: Float[Tensor, "*s"]

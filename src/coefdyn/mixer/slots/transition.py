@@ -8,6 +8,9 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
+from coefdyn.mixer.compiled.kernels import fits
+from coefdyn.mixer.fused import running_units
+
 
 @dataclass(frozen=True)
 class Transition:
@@ -59,13 +62,16 @@ class Transition:
 
     def growth(
         self, log_scaling: Float[Tensor, "b h t"], previous: Float[Tensor, "b h 1"] | None = None
-    ) -> tuple[Float[Tensor, "b h t"], Float[Tensor, "b h 1"]]:
-        """m_t = max(m_{t-1} + log a_t, log b_t), which bounds log h_{t,j} for all j; and m_{-1}.
+    ) -> tuple[Float[Tensor, "b h t"], Float[Tensor, "b h t"]]:
+        """m_t = max(m_{t-1} + log a_t, log b_t), which bounds log h_{t,j} for all j; and
+        m_{t-1} - m_t.
 
         A choice of units, not part of the function computed, so it carries no gradient. float64:
         m_t can be large while differences of it matter.
         """
         with torch.no_grad():
+            if previous is None and self.log_decay is not None and fits(log_scaling):
+                return running_units(log_scaling, self.log_decay.amax(-1))
             rate = torch.zeros_like(log_scaling, dtype=torch.float64)
             if self.log_decay is not None:
                 rate = rate + self.log_decay.amax(-1)
@@ -73,14 +79,12 @@ class Transition:
             peak = log_scaling - total
             if previous is not None:
                 peak = torch.maximum(peak, previous.to(peak))
-            bound = total + peak.cummax(-1).values
-            return bound, bound[..., :1] - rate[..., :1] if previous is None else previous
+            unit = total + peak.cummax(-1).values
+            first = unit[..., :1] - rate[..., :1] if previous is None else previous.to(unit)
+            return unit, torch.cat([first, unit[..., :-1]], dim=-1) - unit
 
-    def rescaled(
-        self, log_unit: Float[Tensor, "b h t"], before: Float[Tensor, "b h 1"]
-    ) -> "Transition":
-        """The transition of e^(-m_t) h_t: log a_t + m_{t-1} - m_t, `before` being m_{-1}."""
-        shift = torch.cat([before.to(log_unit), log_unit[..., :-1]], dim=-1) - log_unit
+    def rescaled(self, shift: Float[Tensor, "b h t"]) -> "Transition":
+        """The transition of e^(-m_t) h_t: log a_t + m_{t-1} - m_t."""
         log_decay = shift.unsqueeze(-1)
         if self.log_decay is not None:
             log_decay = self.log_decay + log_decay
