@@ -45,13 +45,8 @@ def test_a_lower_package_may_not_import_a_higher_one(
     assert "broken" in done.stdout
 
 
-# numba's cache does not see edits of other files, so all of a kernel lies in one.
-WHOLE_KERNELS = {"pairs.py"}
-
-
 def test_files_are_small() -> None:
-    sources = [path for path in SOURCES if path.name not in WHOLE_KERNELS]
-    lines = [len(path.read_text().splitlines()) for path in sources]
+    lines = [len(path.read_text().splitlines()) for path in SOURCES]
     assert statistics.median(lines) < 120
     assert max(lines) <= 300
 

@@ -10,6 +10,7 @@ from coefdyn.config.build import build_block, build_mixer, build_model
 from coefdyn.config.compose import Config
 from coefdyn.config.plugins import CONF
 from coefdyn.errors import ConfigError
+from coefdyn.mixer.compiled.kernels import without_kernels
 
 
 def compose(overrides: Sequence[str] = (), name: str = "train") -> Config:
@@ -176,11 +177,21 @@ def test_every_layer_has_a_mixer_of_its_own() -> None:
 
 
 def test_auto_picks_by_length_and_reports_it() -> None:
-    mixer = build_mixer(compose(["model=linear_attention"]))
-    mixer(torch.randn(1, 16, 128))
-    assert mixer.form_used == "quadratic"
-    mixer(torch.randn(1, 600, 128))
-    assert mixer.form_used == "linear"
-    softmax = build_mixer(compose())
-    softmax(torch.randn(1, 600, 128))
-    assert softmax.form_used == "quadratic"
+    def used(*overrides: str, length: int) -> str | None:
+        mixer = build_mixer(compose(overrides))
+        mixer(torch.randn(1, length, 128))
+        return mixer.form_used
+
+    wide = "model.n_heads=4"
+    assert used("model=linear_attention", length=600) == "compiled"
+    assert used("model=linear_attention", wide, length=127) == "compiled"
+    assert used("model=linear_attention", wide, length=128) == "linear"
+    assert used("model=gla", wide, length=128) == "compiled"
+    assert used("model=deltanet", wide, length=128) == "compiled"
+    assert used("model=relu_attention", wide, length=128) == "compiled"
+    assert used("model.n_heads=16", length=600) == "compiled"
+    assert used("model.n_heads=8", length=600) == "sdpa"
+    with without_kernels():
+        assert used("model=linear_attention", length=16) == "quadratic"
+        assert used("model=linear_attention", length=600) == "linear"
+        assert used("model.n_heads=16", length=600) == "quadratic"

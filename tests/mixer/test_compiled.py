@@ -217,7 +217,7 @@ def test_no_place_for_a_cache_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) ->
         return wrap
 
     monkeypatch.setattr(nb, "njit", njit)
-    made = kernels.kernel.__wrapped__("scan", "forward", torch.float32)
+    made = kernels.kernel.__wrapped__("scan", torch.float32)
     assert isinstance(made, Made)
     assert asked == ["compile"]
 

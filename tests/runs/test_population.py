@@ -124,7 +124,7 @@ def test_members_in_bfloat16_are_near_their_own_runs(tmp_path: Path) -> None:
 def test_the_backend_of_members_is_what_the_stack_used(tmp_path: Path) -> None:
     wide = small(tmp_path / "fused", "model.n_state=32")
     for record in records(train_population(wide)):
-        assert set(record.backend) == {"quadratic"}
+        assert set(record.backend) == {"compiled"}
     alone = run_one(small(tmp_path / "alone", "model.n_state=32")[0])
     assert set(alone.backend) == {"sdpa"}
 

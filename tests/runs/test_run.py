@@ -52,7 +52,7 @@ def test_a_kernel_trains_the_same_run(tmp_path: Path) -> None:
     own = run_smoke(tmp_path / "own")
     kernel = run_smoke(tmp_path / "kernel", "model.backend=sdpa")
     assert own.run_id == kernel.run_id
-    assert set(own.backend) == {"quadratic"}
+    assert set(own.backend) == {"compiled"}
     assert set(kernel.backend) == {"sdpa"}
     assert kernel.metrics["test/loss"] == pytest.approx(own.metrics["test/loss"], rel=1e-4)
 
@@ -84,7 +84,7 @@ def test_the_record_explains_the_run(tmp_path: Path) -> None:
     assert record.choices["model/evolution"] == "diagonal_gla"
     assert record.config["optimizer"]["betas"] == [0.9, 0.98]
     assert record.config["task"]["k_motif_size"] == 2
-    assert record.backend == ["linear", "linear"]
+    assert record.backend == ["compiled", "compiled"]
     assert record.parameters == sum(p.numel() for p in build_model(config).parameters())
     assert (record.epochs, record.steps) == (2, 4)
     assert record.chance == 0.25

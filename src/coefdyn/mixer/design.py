@@ -1,8 +1,6 @@
 """A point (A_t, b_j, phi, eta_i) of the design space, in every form that can compute it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal, NamedTuple
 
 import torch
@@ -10,11 +8,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from coefdyn.mixer import definition
-from coefdyn.mixer.compiled.form import Sums, agrees, features, pairs_form, scan_form
-from coefdyn.mixer.compiled.form import obstacle as compiled_obstacle
-from coefdyn.mixer.compiled.kernels import fits
-from coefdyn.mixer.forms.choice import prefers_scan
-from coefdyn.mixer.forms.features import Term, commutes, linear_terms, obstacle
+from coefdyn.mixer.compiled.form import Sums
+from coefdyn.mixer.compiled.loops import alpha_by_loops, can_serve, sums_by_loops
+from coefdyn.mixer.forms.features import commutes, linear_terms, obstacle, weighted_sum
 from coefdyn.mixer.forms.linear import linear_form
 from coefdyn.mixer.forms.noncommuting import noncommuting_coefficients
 from coefdyn.mixer.forms.quadratic import quadratic_form
@@ -161,25 +157,18 @@ class Design(nn.Module):
         stream = self.prepare(given)
         terms = linear_terms(self.readout, stream.q, stream.k, stream.transition)
         sums = [linear_form(term.q, term.k, stream.v, term.transition) for term in terms]
-        return self.normalize(given.x, _weighted(terms, sums), stream.log_unit)
+        return self.normalize(given.x, weighted_sum(terms, sums), stream.log_unit)
 
     def compiled(self, given: Projected) -> Float[Tensor, "b h t p"]:
-        """The equations as compiled loops, on a CPU: over time where a state is the smaller work,
-        else over pairs."""
+        """The equations as compiled loops, on a CPU."""
         stream = self.prepare(given, with_ones=False)
-        v, sums = stream.v, self._sums
-        n, p, length = stream.q.shape[-1], v.shape[-1], v.shape[-2]
-        if prefers_scan(self.readout, self.evolution, length, n, p):
-            terms = self._compiled_terms(stream.q, stream.k, stream.transition)
-            if len(terms) > 1 and sums == Sums.DIVIDED:  # each term has a part of the sum only
-                sums = Sums.BESIDE
-            parts = [scan_form(term.q, term.k, v, term.transition, sums) for term in terms]
-            total, unit = _weighted(terms, parts), stream.log_unit
-        else:
-            readout, q, k, transition = self._paired(stream.q, stream.k, stream.transition)
-            total, unit, _ = pairs_form(q, k, v, transition, readout, sums, self.shifts_scores)
-            unit = stream.log_unit if unit is None else unit
-        return total if sums == Sums.DIVIDED else self.normalize(given.x, total, unit)
+        total, unit, sums = sums_by_loops(
+            self.evolution, self.readout, stream.q, stream.k, stream.v, stream.transition,
+            self._sums, self.shifts_scores,
+        )  # fmt: skip
+        if sums == Sums.DIVIDED:
+            return total
+        return self.normalize(given.x, total, stream.log_unit if unit is None else unit)
 
     @property
     def _sums(self) -> Sums:
@@ -188,23 +177,6 @@ class Design(nn.Module):
             return Sums.ALONE
         divides = self.normalization.sums_to_one and self.readout.nonnegative
         return Sums.DIVIDED if divides else Sums.BESIDE
-
-    def _paired(
-        self, q: Float[Tensor, "b h t n"], k: Float[Tensor, "b h t n"], transition: Transition
-    ) -> tuple[Readout, Tensor, Tensor, Transition]:
-        """A kernel whose features commute with A_t is the identity on features."""
-        if self.readout.feature_map is None or not commutes(self.readout, self.evolution):
-            return self.readout, q, k, transition
-        (term,) = self._compiled_terms(q, k, transition)
-        return Identity(), term.q, term.k, term.transition
-
-    def _compiled_terms(
-        self, q: Float[Tensor, "b h t n"], k: Float[Tensor, "b h t n"], transition: Transition
-    ) -> list[Term]:
-        psi = self.readout.feature_map
-        return linear_terms(
-            self.readout, q, k, transition, None if psi is None else partial(features, psi)
-        )
 
     def step(
         self, given: Projected, state: DesignState | None
@@ -218,7 +190,7 @@ class Design(nn.Module):
             )
             for i, term in enumerate(terms)
         ]
-        total = _weighted(terms, [y for y, _ in results])
+        total = weighted_sum(terms, [y for y, _ in results])
         position = 0 if state is None else state.position
         y = self.normalize(given.x, total, stream.log_unit, position)
         return y, DesignState(position + 1, tuple(sum_ for _, sum_ in results), stream.key_unit)
@@ -275,13 +247,9 @@ class Design(nn.Module):
         transition: Transition,
     ) -> tuple[Float[Tensor, "b h i j"], Float[Tensor, "b h i"] | None]:
         """The coefficients, and where scores were shifted the logarithm of each row's unit."""
-        if fits(q) and compiled_obstacle(self.readout) is None and agrees(self.readout):
-            readout, q, k, transition = self._paired(q, k, transition)
-            paired = pairs_form(
-                q, k, q[..., :0], transition, readout, Sums.ALONE, self.shifts_scores, True
-            )
-            assert paired.alpha is not None
-            return paired.alpha, paired.unit
+        if can_serve(self.readout, q):
+            shift = self.shifts_scores
+            return alpha_by_loops(self.evolution, self.readout, q, k, transition, shift)
         readout = self.readout
         if readout.feature_map is not None:
             if not commutes(readout, self.evolution):
@@ -327,11 +295,3 @@ class Design(nn.Module):
             total, row_sum = total[..., :-1], total[..., -1]
         rows = Rows(row_sum, log_unit, self.readout.nonnegative, start)
         return total / self.normalization(x, rows).unsqueeze(-1)
-
-
-def _weighted(terms: Sequence[Term], parts: Sequence[Tensor]) -> Tensor:
-    """sum_i weight_i part_i."""
-    scaled = [
-        y if term.weight == 1 else term.weight * y for term, y in zip(terms, parts, strict=True)
-    ]
-    return sum(scaled[1:], scaled[0])

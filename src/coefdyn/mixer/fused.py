@@ -76,7 +76,7 @@ class _Units(torch.autograd.Function):
     @staticmethod
     def forward(log_b: Tensor, log_a: Tensor) -> tuple[Tensor, Tensor]:
         unit, shift = (log_b.new_empty(log_b.shape, dtype=torch.float64) for _ in range(2))
-        run("layers", "growth_forward", log_b.dtype, len(log_b), log_b, log_a, unit, shift)
+        run("growth", log_b.dtype, len(log_b), log_b, log_a, unit, shift)
         return unit, shift
 
     @staticmethod
@@ -94,7 +94,7 @@ class _Norm(torch.autograd.Function):
     def forward(x: Tensor, weight: Tensor, eps: float) -> Tensor:
         x = _packed(x)
         y, rows = torch.empty_like(x), _rows(x)
-        run("layers", "norm_forward", x.dtype, len(rows), rows, weight, eps, _rows(y))
+        run("norm", x.dtype, len(rows), rows, weight, eps, _rows(y))
         return y
 
     @staticmethod
@@ -108,7 +108,7 @@ class _Norm(torch.autograd.Function):
         x, grad = _packed(x), _packed(grad)
         dx, dw = torch.empty_like(x), weight.new_zeros(PARTS, len(weight))
         rows = _rows(x), weight, ctx.eps, _rows(grad), _rows(dx), dw
-        run("layers", "norm_backward", x.dtype, PARTS, *rows)
+        run("norm_back", x.dtype, PARTS, *rows)
         return dx, dw.sum(0), None
 
 
@@ -117,7 +117,7 @@ class _Unit(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, eps: float) -> Tensor:
         y = torch.empty_like(x)
-        run("layers", "unit_forward", x.dtype, len(x), x, eps, y)
+        run("unit", x.dtype, len(x), x, eps, y)
         return y
 
     @staticmethod
@@ -129,7 +129,7 @@ class _Unit(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (x,) = ctx.saved_tensors
         dx = torch.empty_like(x)
-        run("layers", "unit_backward", x.dtype, len(x), x, ctx.eps, grad, dx)
+        run("unit_back", x.dtype, len(x), x, ctx.eps, grad, dx)
         return dx, None
 
 
@@ -138,7 +138,7 @@ class _Scaled(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, s: Tensor) -> Tensor:
         y = torch.empty_like(x)
-        run("layers", "scaled_forward", x.dtype, len(x), x, s, y)
+        run("scaled", x.dtype, len(x), x, s, y)
         return y
 
     @staticmethod
@@ -149,7 +149,7 @@ class _Scaled(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         x, s = ctx.saved_tensors
         dx, ds = torch.empty_like(x), s.new_empty(s.shape)
-        run("layers", "scaled_backward", x.dtype, len(x), x, s, grad, dx, ds)
+        run("scaled_back", x.dtype, len(x), x, s, grad, dx, ds)
         return dx, ds
 
 
@@ -159,7 +159,7 @@ class _Gated(torch.autograd.Function):
     def forward(a: Tensor, b: Tensor) -> Tensor:
         a, b = _packed(a), _packed(b)
         y, rows = torch.empty_like(a), _rows(a)
-        run("layers", "gated_forward", a.dtype, len(rows), rows, _rows(b), 0, _rows(y))
+        run("gated", a.dtype, len(rows), rows, _rows(b), 0, _rows(y))
         return y
 
     @staticmethod
@@ -171,7 +171,7 @@ class _Gated(torch.autograd.Function):
         a, b, grad = (_packed(x) for x in (*ctx.saved_tensors, grad))
         da, db = torch.empty_like(a), torch.empty_like(b)
         rows = [_rows(x) for x in (grad, da, db)]
-        run("layers", "gated_backward", a.dtype, len(rows[0]), _rows(a), _rows(b), 0, *rows)
+        run("gated_back", a.dtype, len(rows[0]), _rows(a), _rows(b), 0, *rows)
         return da, db
 
 
@@ -181,7 +181,7 @@ class _GatedHalves(torch.autograd.Function):
     def forward(x: Tensor) -> Tensor:
         x, m = _packed(x), x.shape[-1] // 2
         y, rows = x.new_empty(*x.shape[:-1], m), _rows(x)
-        run("layers", "gated_forward", x.dtype, len(rows), rows, rows, m, _rows(y))
+        run("gated", x.dtype, len(rows), rows, rows, m, _rows(y))
         return y
 
     @staticmethod
@@ -193,7 +193,7 @@ class _GatedHalves(torch.autograd.Function):
         x, grad = _packed(*ctx.saved_tensors), _packed(grad)
         dx, rows = torch.empty_like(x), _rows(x)
         arrays = rows, rows, x.shape[-1] // 2, _rows(grad), _rows(dx), _rows(dx)
-        run("layers", "gated_backward", x.dtype, len(rows), *arrays)
+        run("gated_back", x.dtype, len(rows), *arrays)
         return dx
 
 
@@ -203,7 +203,7 @@ class _ShortConvolution(torch.autograd.Function):
     def forward(x: Tensor, kernel: Tensor) -> Tensor:
         x = _packed(x)
         y = torch.empty_like(x)
-        run("layers", "conv_forward", x.dtype, len(x), x, kernel, y)
+        run("conv", x.dtype, len(x), x, kernel, y)
         return y
 
     @staticmethod
@@ -214,7 +214,7 @@ class _ShortConvolution(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         x, kernel, grad = (_packed(x) for x in (*ctx.saved_tensors, grad))
         dx, d_kernel = torch.empty_like(x), kernel.new_zeros(PARTS, *kernel.shape)
-        run("layers", "conv_backward", x.dtype, PARTS, x, kernel, grad, dx, d_kernel)
+        run("conv_back", x.dtype, PARTS, x, kernel, grad, dx, d_kernel)
         return dx, d_kernel.sum(0)
 
 

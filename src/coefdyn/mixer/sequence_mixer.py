@@ -13,7 +13,7 @@ from coefdyn.mixer.backends import ADAPTERS
 from coefdyn.mixer.backends.adapter import Adapter
 from coefdyn.mixer.compiled.form import agrees
 from coefdyn.mixer.compiled.form import obstacle as compiled_obstacle
-from coefdyn.mixer.compiled.kernels import fits
+from coefdyn.mixer.compiled.loops import can_serve
 from coefdyn.mixer.design import Design, DesignState, OutputClass, Projected
 from coefdyn.mixer.forms.choice import FORMS, cheapest_form, prefers_loops
 from coefdyn.mixer.fused import unit
@@ -187,12 +187,8 @@ class SequenceMixer(nn.Module):
 
     def _own_form(self, length: int) -> str:
         evolution, readout, width = self.design.evolution, self.design.readout, self.width
-        if (
-            fits(self.project.weight)
-            and prefers_loops(readout, evolution, length, width)
-            and compiled_obstacle(readout) is None
-            and agrees(readout)
-        ):
+        faster = prefers_loops(readout, evolution, length, width)
+        if faster and can_serve(readout, self.project.weight):
             return "compiled"
         return cheapest_form(evolution, readout, length, width, self.value_width)
 

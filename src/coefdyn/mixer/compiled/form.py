@@ -160,7 +160,7 @@ class Scan(torch.autograd.Function):
         y = _empty(q, v.shape[-1] + (sums == Sums.BESIDE))
         total = q.new_empty(*q.shape[:2], q.shape[2] if sums == Sums.DIVIDED else 0)
         run(
-            "scan", "forward", q.dtype, q.shape[0] * q.shape[1],
+            "scan", q.dtype, q.shape[0] * q.shape[1],
             *_present(q, k, v, a, w, u), int(sums), _least(q), y, total,
         )  # fmt: skip
         return y, total
@@ -179,7 +179,7 @@ class Scan(torch.autograd.Function):
         segment = _segment(q.shape[2], q.shape[-1] * (v.shape[-1] + 1))
         gradients = _like(tensors)
         run(
-            "scan", "backward", q.dtype, q.shape[0] * q.shape[1],
+            "scan_back", q.dtype, q.shape[0] * q.shape[1],
             *_present(*tensors), int(ctx.sums), _least(q), total, grad if y is None else y,
             segment, grad, *_present(*gradients),
         )  # fmt: skip
@@ -211,7 +211,7 @@ class Pairs(torch.autograd.Function):
         )
         alpha = q.new_empty(*q.shape[:3], length if keep_alpha else 0)
         run(
-            "pairs", "forward", q.dtype, q.shape[0] * q.shape[1],
+            "pairs", q.dtype, q.shape[0] * q.shape[1],
             *_present(q, k, v, a, w, u, None), *_codes(readout, q), int(sums), _least(q), shift,
             y, unit, total, alpha,
         )  # fmt: skip
@@ -231,7 +231,7 @@ class Pairs(torch.autograd.Function):
         segment = _segment(q.shape[2], q.shape[-1] * q.shape[2])
         gradients = _like(tensors)
         run(
-            "pairs", "backward", q.dtype, q.shape[0] * q.shape[1],
+            "pairs_back", q.dtype, q.shape[0] * q.shape[1],
             *_present(*tensors, None), *_codes(ctx.readout, q), int(ctx.sums), _least(q), ctx.shift,
             unit, total, grad if y is None else y, segment, grad, *_present(*gradients, None),
         )  # fmt: skip
@@ -249,7 +249,7 @@ class Features(torch.autograd.Function):
         wide = x.shape[1] * x.shape[3]
         rows = [view(part).reshape(-1, wide) for part in (packed, y, slope)]
         code, _, polynomial = _codes(psi, x)
-        run("layers", "read_forward", x.dtype, len(rows[0]), rows[0], code, polynomial, *rows[1:])
+        run("features", x.dtype, len(rows[0]), rows[0], code, polynomial, *rows[1:])
         return y.transpose(1, 2), slope.transpose(1, 2)
 
     @staticmethod

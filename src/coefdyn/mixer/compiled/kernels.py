@@ -20,6 +20,7 @@ from torch import Tensor
 
 log = logging.getLogger(__name__)
 
+OWN_FILES = ("pairs", "pairs_back", "scan", "scan_back")
 DTYPES = {torch.float32: np.float32, torch.float64: np.float64}
 MEMORY = ctypes.c_char * 2**46  # from some address on; strides and shapes say how much of it
 
@@ -60,10 +61,10 @@ def fits(*tensors: Tensor | None) -> bool:
     )  # fmt: skip
 
 
-def run(name: str, way: str, dtype: torch.dtype, count: int, *arguments: Any) -> None:
-    """The kernel `way` of a file on `count` independent pieces of work, on as many threads as
-    torch uses now. No piece's numbers depend on which thread computes them."""
-    compiled, threads = kernel(name, way, dtype), min(torch.get_num_threads(), count)
+def run(name: str, dtype: torch.dtype, count: int, *arguments: Any) -> None:
+    """The kernel of that name on `count` independent pieces of work, on as many threads as torch
+    uses now. No piece's numbers depend on which thread computes them."""
+    compiled, threads = kernel(name, dtype), min(torch.get_num_threads(), count)
     arrays = [view(x) if isinstance(x, Tensor) else x for x in arguments]
     if threads == 1:
         compiled(*arrays, 0, count)
@@ -85,25 +86,31 @@ def view(x: Tensor) -> np.ndarray:
 
 
 @cache
-def kernel(name: str, way: str, dtype: torch.dtype) -> Callable[..., None]:
-    """A kernel for arrays of any strides; compiled now unless the cache on disk has it.
+def kernel(name: str, dtype: torch.dtype) -> Callable[..., None]:
+    """A kernel, of the file of its name or of layers.py; compiled now unless the cache on disk has
+    it.
 
     One set of types per dtype, whatever the strides: each would be compiled again.
     """
     import numba as nb
 
-    module: Any = importlib.import_module(f"coefdyn.mixer.compiled.{name}")
-    options = {"fastmath": module.FAST, "error_model": "numpy", "nogil": True}
+    from coefdyn.mixer.compiled.rows import FAST
+
+    number = nb.float64 if dtype == torch.float64 else nb.float32
+    file = name if name in OWN_FILES else "layers"
+    module: Any = importlib.import_module(f"coefdyn.mixer.compiled.{file}")
+    function, types = getattr(module, name), module.types(number)
+    options: Any = {"fastmath": FAST, "error_model": "numpy", "nogil": True}
     with _cached_by_content():
         try:
-            made = nb.njit(cache=True, **options)(getattr(module, way))
+            made = nb.njit(cache=True, **options)(function)
         except RuntimeError:  # no place for a cache can be written to
-            made = nb.njit(**options)(getattr(module, way))
+            made = nb.njit(**options)(function)
     started = time.perf_counter()
-    made.compile(module.types(way, nb.float64 if dtype == torch.float64 else nb.float32))
+    made.compile(types if file == name else types[name])
     seconds = time.perf_counter() - started
     if seconds > 1:
-        log.info("compiled %s %s for %s in %.0f s", name, way, dtype, seconds)
+        log.info("compiled %s for %s in %.0f s", name, dtype, seconds)
     made.disable_compile()
     return made
 

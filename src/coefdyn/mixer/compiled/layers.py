@@ -1,7 +1,7 @@
 """What stands around the sequence model, compiled: one pass where torch needs ten.
 
     norm:   y = w x / sqrt(mean(x^2) + eps)        unit:  y = x / max(|x|, eps)
-    read:   y = phi(x), and phi'(x)
+    features: y = phi(x), and phi'(x)
     scaled: y = s x, a number s per row            growth: see `Transition.growth`
     gated:  y = SiLU(a) b                          conv:  y_t = SiLU(sum_s kernel_s x_{t-width+1+s})
 
@@ -16,7 +16,7 @@ import numba as nb
 import numpy as np
 
 from coefdyn.mixer.compiled.readouts import read, sigmoid
-from coefdyn.mixer.compiled.rows import FAST, inlined  # noqa: F401  kernels.py reads FAST
+from coefdyn.mixer.compiled.rows import inlined
 
 PARTS = 16  # of the rows, each with its own sum of gradients of weights
 
@@ -33,7 +33,7 @@ def norm_row(x, w, y, eps):
 
 
 @no_type_check
-def norm_forward(x, w, eps, y, start, end):
+def norm(x, w, eps, y, start, end):
     for t in range(start, end):
         norm_row(x[t], w, y[t], eps)
 
@@ -53,7 +53,7 @@ def norm_row_back(x, w, dy, dx, dw, eps):
 
 
 @no_type_check
-def norm_backward(x, w, eps, dy, dx, dw, start, end):
+def norm_back(x, w, eps, dy, dx, dw, start, end):
     """`start` and `end` count parts of the rows."""
     for part in range(start, end):
         for t in range(x.shape[0] * part // PARTS, x.shape[0] * (part + 1) // PARTS):
@@ -73,7 +73,7 @@ def unit_row(x, y, eps):
 
 
 @no_type_check
-def unit_forward(x, eps, y, start, end):
+def unit(x, eps, y, start, end):
     for b in range(start, end):
         for h in range(x.shape[1]):
             for t in range(x.shape[2]):
@@ -95,7 +95,7 @@ def unit_row_back(x, dy, dx, eps):
 
 
 @no_type_check
-def unit_backward(x, eps, dy, dx, start, end):
+def unit_back(x, eps, dy, dx, start, end):
     for b in range(start, end):
         for h in range(x.shape[1]):
             for t in range(x.shape[2]):
@@ -103,7 +103,7 @@ def unit_backward(x, eps, dy, dx, start, end):
 
 
 @no_type_check
-def scaled_forward(x, s, y, start, end):
+def scaled(x, s, y, start, end):
     for b in range(start, end):
         for h in range(x.shape[1]):
             for t in range(x.shape[2]):
@@ -112,7 +112,7 @@ def scaled_forward(x, s, y, start, end):
 
 
 @no_type_check
-def scaled_backward(x, s, dy, dx, ds, start, end):
+def scaled_back(x, s, dy, dx, ds, start, end):
     for b in range(start, end):
         for h in range(x.shape[1]):
             for t in range(x.shape[2]):
@@ -124,7 +124,7 @@ def scaled_backward(x, s, dy, dx, ds, start, end):
 
 
 @no_type_check
-def growth_forward(log_b, log_a, unit, shift, start, end):
+def growth(log_b, log_a, unit, shift, start, end):
     """m_t = max(m_{t-1} + log a_t, log b_t) and m_{t-1} - m_t, in double precision; the first step
     has nothing before it."""
     for b in range(start, end):
@@ -138,7 +138,7 @@ def growth_forward(log_b, log_a, unit, shift, start, end):
 
 
 @no_type_check
-def read_forward(x, code, polynomial, y, slope, start, end):
+def features(x, code, polynomial, y, slope, start, end):
     read(code, polynomial, x[start:end], y[start:end], slope[start:end], x.shape[1])
 
 
@@ -151,7 +151,7 @@ def gated_row(a, b, y):
 
 
 @no_type_check
-def gated_forward(a, b, offset, y, start, end):
+def gated(a, b, offset, y, start, end):
     """b begins at channel `offset` of its array: the two may be halves of one."""
     m = y.shape[1]
     for t in range(start, end):
@@ -169,7 +169,7 @@ def gated_row_back(a, b, dy, da, db):
 
 
 @no_type_check
-def gated_backward(a, b, offset, dy, da, db, start, end):
+def gated_back(a, b, offset, dy, da, db, start, end):
     m = dy.shape[1]
     for t in range(start, end):
         there = slice(offset, offset + m)
@@ -203,7 +203,7 @@ def silu_row(s, y):
 
 
 @no_type_check
-def conv_forward(x, kernel, y, start, end):
+def conv(x, kernel, y, start, end):
     sums = np.zeros(x.shape[2], x.dtype)
     for b in range(start, end):
         for t in range(x.shape[1]):
@@ -221,7 +221,7 @@ def silu_row_back(s, dy):
 
 
 @no_type_check
-def conv_backward(x, kernel, dy, dx, d_kernel, start, end):
+def conv_back(x, kernel, dy, dx, d_kernel, start, end):
     """`start` and `end` count parts of the sequences."""
     width, count = kernel.shape[0], x.shape[0]
     sums = np.zeros(x.shape[2], x.dtype)
@@ -238,22 +238,22 @@ def conv_backward(x, kernel, dy, dx, d_kernel, start, end):
                     weighted_onto(sums, x[b, t - width + 1 + s], d_kernel[part, s])
 
 
-def types(way: str, number: Any) -> Any:
-    """Of the arguments. Where channels lie side by side, loops become vector code."""
+def types(number: Any) -> dict[str, Any]:
+    """Of each kernel's arguments. Where channels lie side by side, loops become vector code."""
     rows, row, heads = number[:, ::1], number[::1], number[:, :, ::1]
     any_strides, per_row = number[:, :, :, :], number[:, :, :]
     ends = (nb.int64, nb.int64)
     return {
-        "norm_forward": (rows, row, number, rows, *ends),
-        "norm_backward": (rows, row, number, rows, rows, rows, *ends),
-        "unit_forward": (any_strides, number, any_strides, *ends),
-        "unit_backward": (any_strides, number, any_strides, any_strides, *ends),
-        "scaled_forward": (any_strides, per_row, any_strides, *ends),
-        "scaled_backward": (any_strides, per_row, any_strides, any_strides, per_row, *ends),
-        "growth_forward": (per_row, per_row, nb.float64[:, :, :], nb.float64[:, :, :], *ends),
-        "read_forward": (rows, nb.int64, row, rows, rows, *ends),
-        "gated_forward": (rows, rows, nb.int64, rows, *ends),
-        "gated_backward": (rows, rows, nb.int64, rows, rows, rows, *ends),
-        "conv_forward": (heads, rows, heads, *ends),
-        "conv_backward": (heads, rows, heads, heads, heads, *ends),
-    }[way]
+        "norm": (rows, row, number, rows, *ends),
+        "norm_back": (rows, row, number, rows, rows, rows, *ends),
+        "unit": (any_strides, number, any_strides, *ends),
+        "unit_back": (any_strides, number, any_strides, any_strides, *ends),
+        "scaled": (any_strides, per_row, any_strides, *ends),
+        "scaled_back": (any_strides, per_row, any_strides, any_strides, per_row, *ends),
+        "growth": (per_row, per_row, nb.float64[:, :, :], nb.float64[:, :, :], *ends),
+        "features": (rows, nb.int64, row, rows, rows, *ends),
+        "gated": (rows, rows, nb.int64, rows, *ends),
+        "gated_back": (rows, rows, nb.int64, rows, rows, rows, *ends),
+        "conv": (heads, rows, heads, *ends),
+        "conv_back": (heads, rows, heads, heads, heads, *ends),
+    }

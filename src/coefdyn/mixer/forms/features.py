@@ -1,6 +1,6 @@
 """Readouts as identity readouts on features: what makes a finite recurrent state possible."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -47,6 +47,16 @@ def linear_terms(
         for p, a in enumerate(readout.polynomial)
         if a != 0
     ]
+
+
+def weighted_sum(terms: Sequence[Term], parts: Sequence[Tensor]) -> Tensor:
+    """sum_i weight_i part_i."""
+    total = None
+    for term, part in zip(terms, parts, strict=True):
+        part = part if term.weight == 1 else term.weight * part
+        total = part if total is None else total + part
+    assert total is not None
+    return total
 
 
 def feature_widths(readout: Readout, n: int) -> list[int]:

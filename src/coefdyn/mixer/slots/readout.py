@@ -22,7 +22,7 @@ class Readout(nn.Module):
     `nonnegative`: phi >= 0; `homogeneous` is the degree d of phi(c s) = c^d phi(s) for c > 0;
     `exponential`: phi(s - m) = e^(-m) phi(s). `None` and `False` mean "no". With a `feature_map`
     alpha is a product of features of q and h, and phi the identity on it. `compiled` names the loop
-    of compiled/pairs.py that computes phi; a readout without one uses tensor forms.
+    of compiled/readouts.py that computes phi; a readout without one uses tensor forms.
     """
 
     polynomial: tuple[float, ...] | None = None
