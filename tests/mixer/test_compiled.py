@@ -185,9 +185,9 @@ def test_negative_and_zero_decays_have_finite_gradients() -> None:
         expected = torch.stack(y)
         wanted = torch.autograd.grad(expected.sum(), decay)[0]
         for made in (
-            form.Scan.apply(q, k, v, decay, None, None, Sums.ALONE)[0],
+            form.Scan.apply(q, k, v, decay, None, None, Sums.ALONE, 1.0)[0],
             form.Pairs.apply(
-                q, k, v, decay, None, None, readouts.Identity(), Sums.ALONE, False, False
+                q, k, v, decay, None, None, readouts.Identity(), Sums.ALONE, False, False, 1.0
             )[0],
         ):
             torch.testing.assert_close(made[0, 0], expected)

@@ -7,7 +7,15 @@ import torch
 from torch import Tensor
 
 from coefdyn.mixer.compiled.kernels import without_kernels
-from coefdyn.mixer.fused import RMSNorm, gated, gated_halves, short_convolution, unit
+from coefdyn.mixer.fused import (
+    RMSNorm,
+    divided,
+    gated,
+    gated_halves,
+    scaled,
+    short_convolution,
+    unit,
+)
 
 
 def norm(x: Tensor, weight: Tensor) -> Tensor:
@@ -18,6 +26,8 @@ def norm(x: Tensor, weight: Tensor) -> Tensor:
 LAYERS: dict[str, tuple[Callable[..., Tensor], list[tuple[int, ...]]]] = {
     "norm": (norm, [(5, 7, 12), (12,)]),
     "unit": (unit, [(5, 2, 7, 3)]),
+    "scaled": (scaled, [(5, 2, 7, 3), (5, 2, 7)]),
+    "divided": (divided, [(5, 2, 7, 3), (5, 2, 7)]),
     "gated": (gated, [(5, 7, 12), (5, 7, 12)]),
     "gated halves": (gated_halves, [(5, 7, 12)]),
     "short convolution": (short_convolution, [(5, 7, 12), (12, 4)]),

@@ -16,7 +16,7 @@ from coefdyn.mixer.forms.noncommuting import noncommuting_coefficients
 from coefdyn.mixer.forms.quadratic import quadratic_form
 from coefdyn.mixer.forms.recurrent import recurrent_step
 from coefdyn.mixer.forms.tiles import Inputs, coefficients
-from coefdyn.mixer.fused import scaled
+from coefdyn.mixer.fused import divided, scaled
 from coefdyn.mixer.slots.evolution import Evolution
 from coefdyn.mixer.slots.normalization import Normalization, Rows
 from coefdyn.mixer.slots.readout import Identity, Readout
@@ -62,6 +62,7 @@ class Stream:
     transition: Transition
     log_unit: Float[Tensor, "b h t"] | None = None
     key_unit: Float[Tensor, "b h t"] | None = None
+    scale: float = 1.0  # of the queries, still to be applied
 
 
 class Coefficients(NamedTuple):
@@ -124,11 +125,15 @@ class Design(nn.Module):
         self,
         given: Projected,
         previous_unit: Float[Tensor, "b h 1"] | None = None,
-        with_ones: bool = True,
+        for_loops: bool = False,
     ) -> Stream:
-        """`with_ones`: values have one more channel where the row sum of alpha is asked for."""
-        q, k, v = given.q, given.k, self._values(given.v) if with_ones else given.v
+        """Values have one more channel where the row sum of alpha is asked for. `for_loops`: not
+        so, and a b_j that is one number for all is left to them, as `scale`."""
+        q, k, v = given.q, given.k, given.v if for_loops else self._values(given.v)
         transition = self.evolution(given.x, given.direction)
+        plain = not self.uses_units and self.readout.feature_map is None
+        if for_loops and plain and self.scaling.constant is not None:
+            return Stream(q, k, v, transition, scale=self.scaling.constant)
         scale = self.scaling(given.x, transition)
         if not self.uses_units:
             b = scale.exp() if self.scaling.log_space else scale
@@ -161,10 +166,10 @@ class Design(nn.Module):
 
     def compiled(self, given: Projected) -> Float[Tensor, "b h t p"]:
         """The equations as compiled loops, on a CPU."""
-        stream = self.prepare(given, with_ones=False)
+        stream = self.prepare(given, for_loops=True)
         total, unit, sums = sums_by_loops(
             self.evolution, self.readout, stream.q, stream.k, stream.v, stream.transition,
-            self._sums, self.shifts_scores,
+            self._sums, self.shifts_scores, stream.scale,
         )  # fmt: skip
         if sums == Sums.DIVIDED:
             return total
@@ -173,10 +178,9 @@ class Design(nn.Module):
     @property
     def _sums(self) -> Sums:
         """What the compiled loops do with the sum of a row. Units cancel where it divides."""
-        if not self.normalization.uses_row_sum:
-            return Sums.ALONE
-        divides = self.normalization.sums_to_one and self.readout.nonnegative
-        return Sums.DIVIDED if divides else Sums.BESIDE
+        if self.normalization.sums_to_one and self.readout.nonnegative:
+            return Sums.DIVIDED
+        return Sums.BESIDE if self.normalization.uses_row_sum else Sums.ALONE
 
     def step(
         self, given: Projected, state: DesignState | None
@@ -206,9 +210,7 @@ class Design(nn.Module):
             return eta_i.expand(*total.shape, 1).squeeze(-1)
 
         y, _, _ = definition.sequence_model(
-            given.q,
-            given.k,
-            given.v,
+            *(given.q, given.k, given.v),
             transition.matrices(like=given.k),
             scale.exp() if self.scaling.log_space else scale,
             self.readout.measure,
@@ -247,10 +249,9 @@ class Design(nn.Module):
         transition: Transition,
     ) -> tuple[Float[Tensor, "b h i j"], Float[Tensor, "b h i"] | None]:
         """The coefficients, and where scores were shifted the logarithm of each row's unit."""
-        if can_serve(self.readout, q):
-            shift = self.shifts_scores
-            return alpha_by_loops(self.evolution, self.readout, q, k, transition, shift)
-        readout = self.readout
+        readout, shift = self.readout, self.shifts_scores
+        if can_serve(readout, q):
+            return alpha_by_loops(self.evolution, readout, q, k, transition, shift)
         if readout.feature_map is not None:
             if not commutes(readout, self.evolution):
                 return noncommuting_coefficients(q, k, transition, readout.feature_map), None
@@ -260,7 +261,7 @@ class Design(nn.Module):
         inputs = Inputs(
             q.flatten(0, 1), k.flatten(0, 1), flat.log_decay, flat.direction, flat.strength
         )
-        alpha, unit = coefficients(inputs, readout, self.shifts_scores)
+        alpha, unit = coefficients(inputs, readout, shift)
         shape = q.shape[:2]
         return alpha.unflatten(0, shape), None if unit is None else unit.unflatten(0, shape)
 
@@ -290,8 +291,9 @@ class Design(nn.Module):
         start: int = 0,
     ) -> Float[Tensor, "b h t p"]:
         """y from the sums: each row divided by its eta. `start` is the number of steps before."""
-        row_sum = None
-        if self.normalization.uses_row_sum:
-            total, row_sum = total[..., :-1], total[..., -1]
+        if self.normalization.is_one:
+            return total
+        summed = self.normalization.uses_row_sum
+        total, row_sum = (total[..., :-1], total[..., -1]) if summed else (total, None)
         rows = Rows(row_sum, log_unit, self.readout.nonnegative, start)
-        return total / self.normalization(x, rows).unsqueeze(-1)
+        return divided(total, self.normalization(x, rows))

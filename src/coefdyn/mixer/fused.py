@@ -38,6 +38,13 @@ def scaled(x: Float[Tensor, "b h t n"], s: Float[Tensor, "#b #h #t"]) -> Float[T
     return _Scaled.apply(x, s.expand(x.shape[:3]))  # type: ignore[no-untyped-call]
 
 
+def divided(x: Float[Tensor, "b h t n"], s: Float[Tensor, "#b #h #t"]) -> Float[Tensor, "b h t n"]:
+    """x / s, a number per row."""
+    if not (fits(x, s) and s.requires_grad):
+        return x / s.unsqueeze(-1)
+    return _Divided.apply(x, s.expand(x.shape[:3]))  # type: ignore[no-untyped-call]
+
+
 def gated(a: Float[Tensor, "*b m"], b: Float[Tensor, "*b m"]) -> Float[Tensor, "*b m"]:
     """SiLU(a) b."""
     if not fits(a, b):
@@ -150,6 +157,26 @@ class _Scaled(torch.autograd.Function):
         x, s = ctx.saved_tensors
         dx, ds = torch.empty_like(x), s.new_empty(s.shape)
         run("scaled_back", x.dtype, len(x), x, s, grad, dx, ds)
+        return dx, ds
+
+
+@member_by_member
+class _Divided(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, s: Tensor) -> Tensor:
+        y = torch.empty_like(x)
+        run("divided", x.dtype, len(x), x, s, y)
+        return y
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(output, inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        y, s = ctx.saved_tensors
+        dx, ds = torch.empty_like(y), s.new_empty(s.shape)
+        run("divided_back", y.dtype, len(y), y, s, grad, dx, ds)
         return dx, ds
 
 

@@ -121,6 +121,8 @@ def check_scaling(scaling: Scaling) -> None:
     b = scaling(x, transition)
     b = (b.exp() if scaling.log_space else b).expand(shape)
     assert (b > 0).all(), f"{name}: b_j must be positive"
+    constant = b.flatten()[0].item() if b.min() == b.max() else None
+    assert scaling.constant == constant, f"{name}.constant must be {constant}"
     for trait, part in (("needs_step_size", "step_size"), ("needs_strength", "strength")):
         if not getattr(scaling, trait):
             without = Transition(**{**vars(transition), part: None})
@@ -140,6 +142,8 @@ def check_normalization(normalization: Normalization) -> None:
         return normalization(x, rows).expand(shape)
 
     plain, doubled = eta(total), eta(2 * total)
+    one = bool((plain == 1).all())
+    assert normalization.is_one == one, f"{name}.is_one must be {one}"
     uses = not torch.equal(plain, doubled)
     assert normalization.uses_row_sum == uses, f"{name}.uses_row_sum must be {uses}"
     invariant = torch.allclose(doubled, 2 * plain)

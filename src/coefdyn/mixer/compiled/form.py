@@ -90,9 +90,10 @@ def scan_form(
     v: Float[Tensor, "b h t p"],
     transition: Transition,
     sums: Sums,
+    scale: float = 1.0,
 ) -> Float[Tensor, "b h t m"]:
-    """sum_{j <= i} (q_i . h_ij) v_j."""
-    y, _ = Scan.apply(q, k, v, *_parts(transition), sums)  # type: ignore[no-untyped-call]
+    """sum_{j <= i} scale (q_i . h_ij) v_j."""
+    y, _ = Scan.apply(q, k, v, *_parts(transition), sums, scale)  # type: ignore[no-untyped-call]
     return y
 
 
@@ -105,14 +106,15 @@ def pairs_form(
     sums: Sums,
     shift: bool,
     keep_alpha: bool = False,
+    scale: float = 1.0,
 ) -> Paired:
-    """sum_{j <= i} phi(q_i . h_ij) v_j, or with a feature map psi of `readout`
+    """sum_{j <= i} phi(scale q_i . h_ij) v_j, or with a feature map psi of `readout`
     sum_{j <= i} (psi(q_i) . psi(h_ij)) v_j. With `shift`, each row's largest score is taken off
     before phi, and returned. Coefficients carry no gradient."""
     psi = readout.feature_map
     q = q if psi is None else features(psi, q)
     y, unit, _, alpha = Pairs.apply(  # type: ignore[no-untyped-call]
-        q, k, v, *_parts(transition), readout, sums, shift, keep_alpha
+        q, k, v, *_parts(transition), readout, sums, shift, keep_alpha, scale
     )
     return Paired(y, unit if shift else None, alpha if keep_alpha else None)
 
@@ -156,18 +158,19 @@ class Scan(torch.autograd.Function):
         w: Float[Tensor, "b h t n"] | None,
         u: Float[Tensor, "b h t n"] | None,
         sums: Sums,
+        scale: float,
     ) -> tuple[Float[Tensor, "b h t r"], Float[Tensor, "b h s"]]:
         y = _empty(q, v.shape[-1] + (sums == Sums.BESIDE))
         total = q.new_empty(*q.shape[:2], q.shape[2] if sums == Sums.DIVIDED else 0)
         run(
             "scan", q.dtype, q.shape[0] * q.shape[1],
-            *_present(q, k, v, a, w, u), int(sums), _least(q), y, total,
+            *_present(q, k, v, a, w, u), int(sums), _least(q), scale, y, total,
         )  # fmt: skip
         return y, total
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        *tensors, ctx.sums = inputs
+        *tensors, ctx.sums, ctx.scale = inputs
         y, total = output
         ctx.mark_non_differentiable(total)
         ctx.save_for_backward(*tensors, y if ctx.sums == Sums.DIVIDED else None, total)
@@ -180,10 +183,10 @@ class Scan(torch.autograd.Function):
         gradients = _like(tensors)
         run(
             "scan_back", q.dtype, q.shape[0] * q.shape[1],
-            *_present(*tensors), int(ctx.sums), _least(q), total, grad if y is None else y,
-            segment, grad, *_present(*gradients),
+            *_present(*tensors), int(ctx.sums), _least(q), ctx.scale, total,
+            grad if y is None else y, segment, grad, *_present(*gradients),
         )  # fmt: skip
-        return *gradients, None
+        return *gradients, None, None
 
 
 @over_members
@@ -202,6 +205,7 @@ class Pairs(torch.autograd.Function):
         sums: Sums,
         shift: bool,
         keep_alpha: bool,
+        scale: float,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         length = q.shape[2]
         y = _empty(q, v.shape[-1] + (sums == Sums.BESIDE))
@@ -213,13 +217,13 @@ class Pairs(torch.autograd.Function):
         run(
             "pairs", q.dtype, q.shape[0] * q.shape[1],
             *_present(q, k, v, a, w, u, None), *_codes(readout, q), int(sums), _least(q), shift,
-            y, unit, total, alpha,
+            scale, y, unit, total, alpha,
         )  # fmt: skip
         return y, unit, total, alpha
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        *tensors, ctx.readout, ctx.sums, ctx.shift, _ = inputs
+        *tensors, ctx.readout, ctx.sums, ctx.shift, _, ctx.scale = inputs
         y, *others = output
         ctx.mark_non_differentiable(*others)
         ctx.save_for_backward(*tensors, y if ctx.sums == Sums.DIVIDED else None, *others[:2])
@@ -233,9 +237,10 @@ class Pairs(torch.autograd.Function):
         run(
             "pairs_back", q.dtype, q.shape[0] * q.shape[1],
             *_present(*tensors, None), *_codes(ctx.readout, q), int(ctx.sums), _least(q), ctx.shift,
-            unit, total, grad if y is None else y, segment, grad, *_present(*gradients, None),
+            ctx.scale, unit, total, grad if y is None else y, segment, grad,
+            *_present(*gradients, None),
         )  # fmt: skip
-        return *gradients, None, None, None, None
+        return *gradients, None, None, None, None, None
 
 
 @over_members

@@ -2,7 +2,7 @@
 
     norm:   y = w x / sqrt(mean(x^2) + eps)        unit:  y = x / max(|x|, eps)
     features: y = phi(x), and phi'(x)
-    scaled: y = s x, a number s per row            growth: see `Transition.growth`
+    scaled: y = s x, divided: y = x/s, s per row   growth: see `Transition.growth`
     gated:  y = SiLU(a) b                          conv:  y_t = SiLU(sum_s kernel_s x_{t-width+1+s})
 
 Arrays are rows of channels, conv's (b, t, channels), unit's (b, h, t, channels); a call computes
@@ -121,6 +121,28 @@ def scaled_back(x, s, dy, dx, ds, start, end):
                     dx[b, h, t, c] = dy[b, h, t, c] * s[b, h, t]
                     total += x[b, h, t, c] * dy[b, h, t, c]
                 ds[b, h, t] = total
+
+
+@no_type_check
+def divided(x, s, y, start, end):
+    for b in range(start, end):
+        for h in range(x.shape[1]):
+            for t in range(x.shape[2]):
+                for c in range(x.shape[3]):
+                    y[b, h, t, c] = x[b, h, t, c] / s[b, h, t]
+
+
+@no_type_check
+def divided_back(y, s, dy, dx, ds, start, end):
+    """From y, for x/s^2 could overflow where y/s does not."""
+    for b in range(start, end):
+        for h in range(y.shape[1]):
+            for t in range(y.shape[2]):
+                total = y.dtype.type(0)
+                for c in range(y.shape[3]):
+                    dx[b, h, t, c] = dy[b, h, t, c] / s[b, h, t]
+                    total += y[b, h, t, c] * dx[b, h, t, c]
+                ds[b, h, t] = -total
 
 
 @no_type_check
@@ -250,6 +272,8 @@ def types(number: Any) -> dict[str, Any]:
         "unit_back": (any_strides, number, any_strides, any_strides, *ends),
         "scaled": (any_strides, per_row, any_strides, *ends),
         "scaled_back": (any_strides, per_row, any_strides, any_strides, per_row, *ends),
+        "divided": (any_strides, per_row, any_strides, *ends),
+        "divided_back": (any_strides, per_row, any_strides, any_strides, per_row, *ends),
         "growth": (per_row, per_row, nb.float64[:, :, :], nb.float64[:, :, :], *ends),
         "features": (rows, nb.int64, row, rows, rows, *ends),
         "gated": (rows, rows, nb.int64, rows, *ends),

@@ -35,17 +35,21 @@ def sums_by_loops(
     transition: Transition,
     sums: Sums,
     shift: bool,
+    scale: float,
 ) -> tuple[Float[Tensor, "b h t m"], Float[Tensor, "b h t"] | None, Sums]:
-    """sum_{j <= i} alpha_ij v_j: over time where a state is the smaller work, else over pairs; the
-    logarithm of each row's unit where scores were shifted; and what became of the row sums."""
+    """sum_{j <= i} alpha_ij v_j, queries times `scale`: over time where a state is the smaller
+    work, else over pairs; the logarithm of each row's unit where scores were shifted; and what
+    became of the row sums."""
     if prefers_scan(readout, evolution, q.shape[2], q.shape[3], v.shape[3]):
+        if readout.homogeneous != 1 and scale != 1:  # terms of other degrees have powers of it
+            q, scale = q * scale, 1.0
         terms = _terms(readout, q, k, transition)
         if len(terms) > 1 and sums == Sums.DIVIDED:  # each term has a part of the sum only
             sums = Sums.BESIDE
-        parts = [scan_form(term.q, term.k, v, term.transition, sums) for term in terms]
+        parts = [scan_form(term.q, term.k, v, term.transition, sums, scale) for term in terms]
         return weighted_sum(terms, parts), None, sums
     phi, q, k, transition = _paired(evolution, readout, q, k, transition)
-    y, unit, _ = pairs_form(q, k, v, transition, phi, sums, shift)
+    y, unit, _ = pairs_form(q, k, v, transition, phi, sums, shift, scale=scale)
     return y, unit, sums
 
 

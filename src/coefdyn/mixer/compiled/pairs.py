@@ -11,8 +11,8 @@ Arrays are (b, h, t, channels). `a` has no channel (A_t does not decay), one per
 `w` have none where A_t does not reflect, `g` none where nothing is added to scores. With `shift`, a
 row's largest score, `unit`, is taken off before phi. `rule` says what becomes of a row's sum of
 alpha: nothing (ALONE), one more channel of y (BESIDE), or y is divided by it (DIVIDED), a sum below
-`least` giving y = 0. `kept` has the coefficients themselves, where it has columns. A call computes
-the heads from `start` to `end`, counted through the batch.
+`least` giving y = 0. Queries are multiplied by `scale`. `kept` has the coefficients themselves,
+where it has columns. A call computes the heads from `start` to `end`, counted through the batch.
 """
 
 from typing import Any, no_type_check
@@ -84,7 +84,8 @@ def add_difference(s, g, i, m):
 
 @no_type_check
 def pairs(
-    q, k, v, a, w, u, g, code, psi, polynomial, rule, least, shift, y, unit, total, kept, start, end
+    q, k, v, a, w, u, g, code, psi, polynomial, rule, least, shift, scale, y, unit, total,
+    kept, start, end,
 ):  # fmt: skip
     heads, length, n, p = q.shape[1], q.shape[2], q.shape[3], v.shape[3]
     decays, added, reflects = a.shape[3], g.shape[3] > 0, w.shape[3]
@@ -110,7 +111,7 @@ def pairs(
             for r in range(rows):
                 i = tile + r
                 for c in range(n):
-                    qi[c] = q[b, h, i, c]
+                    qi[c] = scale * q[b, h, i, c]
                 if moves:
                     step_of(a[b, h], w[b, h], u[b, h], i, ai, wi, ui)
                     if decays > 0 or reflects > 0:
@@ -174,5 +175,5 @@ def types(number: Any) -> Any:
 
 
 def settings(number: Any) -> Any:
-    """Of code, psi, polynomial, rule, least and shift."""
-    return nb.int64, nb.int64, number[::1], nb.int64, number, nb.boolean
+    """Of code, psi, polynomial, rule, least, shift and scale."""
+    return nb.int64, nb.int64, number[::1], nb.int64, number, nb.boolean, number

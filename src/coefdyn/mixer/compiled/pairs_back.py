@@ -124,7 +124,7 @@ def back_through_transition(d_keys, before, taken, d_taken, a, w, i, da, dw, du,
 
 @no_type_check
 def pairs_back(
-    q, k, v, a, w, u, g, code, psi, polynomial, rule, least, shift, unit, total, y, segment,
+    q, k, v, a, w, u, g, code, psi, polynomial, rule, least, shift, scale, unit, total, y, segment,
     dy, dq, dk, dv, da, dw, du, dg, start, end,
 ):  # fmt: skip
     """What A_t has made of the keys is computed again, `segment` steps at a time: a multiple of
@@ -182,7 +182,7 @@ def pairs_back(
                         qs[r], dys[r], s[r, :m], d[r, :m], rests[r] = 0, 0, 0, 0, 0
                         continue
                     for c in range(n):
-                        qs[r, c] = q[b, h, i, c]
+                        qs[r, c] = scale * q[b, h, i, c]
                     rests[r] = dy[b, h, i, p] if rule == BESIDE else zero
                     if rule == DIVIDED:
                         share = zero if total[b, h, i] < least else one / total[b, h, i]
@@ -240,7 +240,7 @@ def pairs_back(
                     for r in range(rows):
                         inner(keys, d[r], dqi, m)
                         for c in range(n):
-                            dq[b, h, tile + r, c] = dqi[c]
+                            dq[b, h, tile + r, c] = scale * dqi[c]
                     continue
                 for r in range(rows - 1, -1, -1):
                     i = tile + r
@@ -255,7 +255,7 @@ def pairs_back(
                         )
                     d_taken[i] = 0
                     for c in range(n):
-                        dq[b, h, i, c] = dqi[c]
+                        dq[b, h, i, c] = scale * dqi[c]
                         dk[b, h, i, c] = d_keys[c, i]
                         d_keys[c, i] = 0
                     back_through_transition(

@@ -55,18 +55,18 @@ def sigmoid(x, double):
 @exactly
 @no_type_check
 def log_one_plus(z, double):
-    """log(1 + z) = 2 artanh(z/(2 + z)) for z in [0, 1]."""
+    """log(1 + z) for z in [0, 1]. float32: z times a polynomial, interpolated at Chebyshev's
+    points; off by less than 2e-7 of itself."""
     if double:
         return math.log1p(z)
-    t = z / (F(2.0) + z)
-    x = t * t
-    y = F(1 / 15) * x + F(1 / 13)
-    y = y * x + F(1 / 11)
-    y = y * x + F(1 / 9)
-    y = y * x + F(1 / 7)
-    y = y * x + F(1 / 5)
-    y = y * x + F(1 / 3)
-    return F(2.0) * t * (y * x + F(1.0))
+    y = F(0.005253457929939032) * z + F(-0.02958850748836994)
+    y = y * z + F(0.07836166769266129)
+    y = y * z + F(-0.13674770295619965)
+    y = y * z + F(0.19111430644989014)
+    y = y * z + F(-0.24844369292259216)
+    y = y * z + F(0.33319270610809326)
+    y = y * z + F(-0.49999502301216125)
+    return z * (y * z + F(1.0))
 
 
 @exactly

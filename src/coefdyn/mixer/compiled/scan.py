@@ -5,7 +5,8 @@
 Arrays are (b, h, t, channels). `a` has no channel (A_t does not decay), one per head, or n; `u` and
 `w` have none where A_t does not reflect. The row's sum of alpha is what y would be for v = 1: one
 more column of M. `rule` says what becomes of it: nothing (ALONE), one more channel of y (BESIDE),
-or y is divided by it (DIVIDED), a sum below `least` giving y = 0.
+or y is divided by it (DIVIDED), a sum below `least` giving y = 0. Queries are
+multiplied by `scale`.
 
 Rows of M have a multiple of LANES columns and are taken four at a time; what is beyond n and p is
 zero. A call computes the heads from `start` to `end`, counted through the batch.
@@ -25,11 +26,11 @@ Q, K, A, WA, U, W = range(6)
 
 @inlined
 @no_type_check
-def load(q, k, a, w, u, t, at):
+def load(q, k, a, w, u, scale, t, at):
     """The vectors of step t."""
     decays, one = a.shape[1], at.dtype.type(1)
     for c in range(q.shape[1]):
-        at[Q, c], at[K, c] = q[t, c], k[t, c]
+        at[Q, c], at[K, c] = scale * q[t, c], k[t, c]
         ac = one if decays == 0 else a[t, c if decays > 1 else 0]
         at[A, c] = ac
         if w.shape[1] > 0:
@@ -81,7 +82,7 @@ def step(state, at, reflects, r, vt, yt):
 
 
 @no_type_check
-def scan(q, k, v, a, w, u, rule, least, y, total, start, end):
+def scan(q, k, v, a, w, u, rule, least, scale, y, total, start, end):
     heads, length, n, p = q.shape[1], q.shape[2], q.shape[3], v.shape[3]
     reflects, summed = w.shape[3] > 0, rule != ALONE
     tall, wide = (n + 3) // 4 * 4, lanes(p + (1 if summed else 0))
@@ -93,7 +94,7 @@ def scan(q, k, v, a, w, u, rule, least, y, total, start, end):
         if summed:
             vt[p] = 1
         for t in range(length):
-            load(q[b, h], k[b, h], a[b, h], w[b, h], u[b, h], t, at)
+            load(q[b, h], k[b, h], a[b, h], w[b, h], u[b, h], scale, t, at)
             for x in range(p):
                 vt[x] = v[b, h, t, x]
             for x in range(wide):
@@ -111,4 +112,4 @@ def scan(q, k, v, a, w, u, rule, least, y, total, start, end):
 def types(number: Any) -> Any:
     """Of the arguments: arrays of any strides."""
     arrays = (number[:, :, :, :],) * 7
-    return (*arrays[:6], nb.int64, number, arrays[0], number[:, :, ::1], nb.int64, nb.int64)
+    return (*arrays[:6], nb.int64, number, number, arrays[0], number[:, :, ::1], nb.int64, nb.int64)

@@ -97,7 +97,7 @@ def back_through_decay(d, x, before, at, dat):
 
 @no_type_check
 def scan_back(
-    q, k, v, a, w, u, rule, least, total, y, segment, dy, dq, dk, dv, da, dw, du, start, end
+    q, k, v, a, w, u, rule, least, scale, total, y, segment, dy, dq, dk, dv, da, dw, du, start, end
 ):  # fmt: skip
     """M is transposed here: most gradients are then sums over rows. States are computed again,
     `segment` steps at a time: they stay in cache."""
@@ -128,7 +128,7 @@ def scan_back(
             states[0] = starts[part]
             for t in range(first, last):
                 i = t - first
-                load(q[b, h], k[b, h], a[b, h], w[b, h], u[b, h], t, at)
+                load(q[b, h], k[b, h], a[b, h], w[b, h], u[b, h], scale, t, at)
                 for x in range(p):
                     vt[x] = v[b, h, t, x]
                 for x in range(rows):
@@ -141,7 +141,7 @@ def scan_back(
                 continue
             for t in range(last - 1, first - 1, -1):
                 i = t - first
-                load(q[b, h], k[b, h], a[b, h], w[b, h], u[b, h], t, at)
+                load(q[b, h], k[b, h], a[b, h], w[b, h], u[b, h], scale, t, at)
                 dqt[:], dkt[:], dat[:], dwt[:], dut[:] = 0, 0, 0, 0, 0
                 share = one
                 if rule == DIVIDED:
@@ -163,7 +163,7 @@ def scan_back(
                     dv[b, h, t, x] = dvt[x]
                 d_all = zero
                 for c in range(n):
-                    dq[b, h, t, c], dk[b, h, t, c] = dqt[c], dkt[c]
+                    dq[b, h, t, c], dk[b, h, t, c] = scale * dqt[c], dkt[c]
                     if reflects:
                         dw[b, h, t, c], du[b, h, t, c] = dwt[c] * at[A, c], dut[c]
                     if decays > 1:
@@ -177,6 +177,6 @@ def types(number: Any) -> Any:
     """Of the arguments: arrays of any strides."""
     arrays = (number[:, :, :, :],) * 7
     return (
-        *arrays[:6], nb.int64, number, number[:, :, ::1], arrays[0], nb.int64, *arrays, nb.int64,
-        nb.int64,
+        *arrays[:6], nb.int64, number, number, number[:, :, ::1], arrays[0], nb.int64, *arrays,
+        nb.int64, nb.int64,
     )  # fmt: skip

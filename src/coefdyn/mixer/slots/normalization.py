@@ -42,11 +42,12 @@ class Rows:
 class Normalization(nn.Module):
     """eta_i from the input x_i and the rows of alpha.
 
-    Traits: `uses_row_sum`; `scale_invariant`: alpha/eta does not change when a row of alpha is
-    scaled; `accepts_unit`: eta can be given in a row's own unit; `sums_to_one`: the row of
-    alpha/eta sums to 1 (guarded rows apart). eta > 0 wherever alpha >= 0.
+    Traits: `is_one`: eta = 1; `uses_row_sum`; `scale_invariant`: alpha/eta does not change when a
+    row of alpha is scaled; `accepts_unit`: eta can be given in a row's own unit; `sums_to_one`: the
+    row of alpha/eta sums to 1 (guarded rows apart). eta > 0 wherever alpha >= 0.
     """
 
+    is_one = False
     uses_row_sum = False
     scale_invariant = False
     accepts_unit = False
@@ -62,6 +63,8 @@ class Normalization(nn.Module):
 
 class One(Normalization):
     """eta_i = 1."""
+
+    is_one = True
 
     def forward(self, x: Float[Tensor, "b t d"], rows: Rows) -> Float[Tensor, "#b #h #t"]:
         return x.new_ones(1, 1, 1)

@@ -14,10 +14,12 @@ from coefdyn.mixer.slots.transition import Transition
 class Scaling(nn.Module):
     """b_j > 0, one number per head; n below is the width of one head.
 
-    Traits: where `log_space` is true, forward returns log b_j (b_j itself may overflow);
-    `needs_step_size` and `needs_strength` name what it shares with A_t.
+    Traits: `constant` is b_j where it is one number; where `log_space` is true, forward returns
+    log b_j (b_j itself may overflow); `needs_step_size` and `needs_strength` name what it shares
+    with A_t.
     """
 
+    constant: float | None = None
     log_space = False
     needs_step_size = False
     needs_strength = False
@@ -31,6 +33,8 @@ class Scaling(nn.Module):
 class One(Scaling):
     """b_j = 1."""
 
+    constant = 1.0
+
     def forward(
         self, x: Float[Tensor, "b t d"], transition: Transition
     ) -> Float[Tensor, "#b #h #t"]:
@@ -42,7 +46,7 @@ class InverseSqrt(Scaling):
 
     def __init__(self, n_state: int, n_heads: int) -> None:
         super().__init__()
-        self.scale = head_width(n_state, n_heads) ** -0.5
+        self.constant = self.scale = head_width(n_state, n_heads) ** -0.5
 
     def forward(
         self, x: Float[Tensor, "b t d"], transition: Transition
