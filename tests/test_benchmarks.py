@@ -1,5 +1,6 @@
 """Measuring: what is counted is what was allocated, and the command answers bad input."""
 
+import json
 import subprocess
 import sys
 
@@ -44,6 +45,37 @@ def test_cases_take_turns() -> None:
     order: list[str] = []
     interleaved_medians({name: lambda name=name: order.append(name) for name in "ab"}, repeats=3)
     assert "".join(order) == "ab" * 4
+
+
+# Working calls and leaves of one training step, the same at both scales. A change here is a change
+# of every run's speed.
+CALLS = {
+    "softmax_attention": (111, 402),
+    "linear_attention": (131, 444),
+    "normalized_attention": (127, 456),
+    "gla": (166, 596),
+    "mamba2": (180, 594),
+    "deltanet": (186, 616),
+    "gated_deltanet": (226, 724),  # too many leaves
+    "mlstm": (272, 830),  # too many leaves
+}
+
+
+def test_a_training_step_calls_so_many_operators() -> None:
+    """In a process of its own: here, memory that nobody wrote is filled, which takes calls."""
+    command = [sys.executable, SCRIPT, "suite=calls", "format=json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    counts = {result["case"]: result["value"] for result in found}
+    assert counts == {
+        f"calls of a training step, {preset}, scale={scale}, {kind}": count
+        for preset, calls in CALLS.items()
+        for scale in ("lite", "paper")
+        for kind, count in zip(("that do work", "leaves"), calls, strict=True)
+    }
+    missed = {result["case"].split(", ")[1] for result in found if not result["ok"]}
+    assert missed == {"gated_deltanet", "mlstm"}
+    assert done.returncode == 1
 
 
 def test_a_ratio_above_its_bar_is_not_ok() -> None:

@@ -40,10 +40,11 @@ def run(repeats: int) -> Iterator[Result]:
     for name, bar in (("softmax_attention", 0.7), ("gla", 0.35), ("deltanet", 0.4),
                       ("gated_deltanet", 0.4)):  # fmt: skip
         yield from steps(name, "lite", 1, repeats, bar, None)
+    bars = {"softmax_attention": 0.8, "gla": 0.5, "deltanet": 0.5, "gated_deltanet": 0.5}
     for name in PRESETS:
-        slow = name == "softmax_attention"
-        bars = (0.8, 0.55) if slow else (0.5, 0.45)
-        yield from steps(name, "paper", torch.get_num_threads(), 5, *bars)
+        share = 0.55 if name == "softmax_attention" else 0.45
+        threads = torch.get_num_threads()
+        yield from steps(name, "paper", threads, repeats // 2, bars.get(name, 1.0), share)
     yield overhead("smoke", [])
     yield overhead("lite", [])
     yield overhead("paper", ["task=fuzzy_recall", "trainer.max_epochs=1", "trainer.batch_size=512"])
