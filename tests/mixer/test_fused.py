@@ -128,3 +128,12 @@ def test_half_precision_and_other_devices_go_torch_s_way() -> None:
     x = torch.randn(2, 3, 12, dtype=torch.bfloat16)
     assert gated_halves(x).dtype == torch.bfloat16
     assert gated_halves(torch.randn(2, 3, 12, device="meta")).shape == (2, 3, 6)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_second_derivatives_are_refused_not_wrong(name: str) -> None:
+    layer, shapes = LAYERS[name]
+    given = inputs(shapes)
+    (first, *_) = torch.autograd.grad(layer(*given).square().sum(), given, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.square().sum().backward()

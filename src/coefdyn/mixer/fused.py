@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from coefdyn.mixer.compiled.kernels import fits, run, view
 from coefdyn.mixer.forms.folding import member_by_member, over_members
@@ -91,6 +92,7 @@ class _Units(torch.autograd.Function):
         ctx.mark_non_differentiable(*output)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *_: Tensor) -> tuple[None, None]:
         return None, None
 
@@ -110,6 +112,7 @@ class _Norm(torch.autograd.Function):
         ctx.save_for_backward(x, weight)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         x, grad = _packed(x), _packed(grad)
@@ -133,6 +136,7 @@ class _Unit(torch.autograd.Function):
         ctx.save_for_backward(x)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (x,) = ctx.saved_tensors
         dx = torch.empty_like(x)
@@ -153,6 +157,7 @@ class _Scaled(torch.autograd.Function):
         ctx.save_for_backward(*inputs)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         x, s = ctx.saved_tensors
         dx, ds = torch.empty_like(x), s.new_empty(s.shape)
@@ -173,6 +178,7 @@ class _Divided(torch.autograd.Function):
         ctx.save_for_backward(output, inputs[1])
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         y, s = ctx.saved_tensors
         dx, ds = torch.empty_like(y), s.new_empty(s.shape)
@@ -194,6 +200,7 @@ class _Gated(torch.autograd.Function):
         ctx.save_for_backward(*inputs)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         a, b, grad = (_packed(x) for x in (*ctx.saved_tensors, grad))
         da, db = torch.empty_like(a), torch.empty_like(b)
@@ -216,6 +223,7 @@ class _GatedHalves(torch.autograd.Function):
         ctx.save_for_backward(*inputs)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         x, grad = _packed(*ctx.saved_tensors), _packed(grad)
         dx, rows = torch.empty_like(x), _rows(x)
@@ -238,6 +246,7 @@ class _ShortConvolution(torch.autograd.Function):
         ctx.save_for_backward(*inputs)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         x, kernel, grad = (_packed(x) for x in (*ctx.saved_tensors, grad))
         dx, d_kernel = torch.empty_like(x), kernel.new_zeros(PARTS, *kernel.shape)

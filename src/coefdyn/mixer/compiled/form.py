@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from coefdyn.mixer.compiled.kernels import DTYPES, absence, fits, run, view
 from coefdyn.mixer.forms.folding import over_members
@@ -176,6 +177,7 @@ class Scan(torch.autograd.Function):
         ctx.save_for_backward(*tensors, y if ctx.sums == Sums.DIVIDED else None, total)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         *tensors, y, total = ctx.saved_tensors
         q, _, v = tensors[:3]
@@ -229,6 +231,7 @@ class Pairs(torch.autograd.Function):
         ctx.save_for_backward(*tensors, y if ctx.sums == Sums.DIVIDED else None, *others[:2])
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         *tensors, y, unit, total = ctx.saved_tensors
         q = tensors[0]
@@ -263,6 +266,7 @@ class Features(torch.autograd.Function):
         ctx.save_for_backward(output[1])
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None]:
         (slope,) = ctx.saved_tensors
         return grad * slope, None
