@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from coefdyn.mixer.compiled import form, kernels
-from coefdyn.mixer.compiled.form import Sums, agrees, obstacle, pairs_form, scan_form
+from coefdyn.mixer.compiled import form, kernels, known
+from coefdyn.mixer.compiled.form import Sums, pairs_form, scan_form
+from coefdyn.mixer.compiled.known import agrees, obstacle
 from coefdyn.mixer.design import Projected
 from coefdyn.mixer.slots import readout as readouts
 from coefdyn.mixer.slots.transition import Transition
@@ -144,8 +145,8 @@ class Unknown(readouts.Readout):
 
 
 def test_a_readout_that_its_loop_does_not_compute_is_never_computed_by_it() -> None:
-    for known in (readouts.Softplus(), readouts.Gelu(), readouts.Silu(), readouts.TaylorExp(3)):
-        assert agrees(known)
+    for right in (readouts.Softplus(), readouts.Gelu(), readouts.Silu(), readouts.TaylorExp(3)):
+        assert agrees(right)
     assert not agrees(Steeper())
     mixer = designs.mixer(("identity", "one", "softplus", "row_sum"))
     mixer.design.readout = Steeper()
@@ -166,7 +167,7 @@ def test_a_readout_without_a_loop_is_refused() -> None:
 def test_without_numba_the_backend_says_what_is_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(form, "absence", lambda: "numba is not installed (pip install numba)")
+    monkeypatch.setattr(known, "absence", lambda: "numba is not installed (pip install numba)")
     mixer = designs.mixer(("identity", "one", "softplus", "row_sum"))
     with pytest.raises(ValueError, match=r"numba is not installed \(pip install numba\); use auto"):
         mixer.backend = "compiled"

@@ -10,7 +10,7 @@ from coefdyn.benchmarks.measure import Result, result
 from coefdyn.benchmarks.training import bare_steps
 from coefdyn.config.compose import compose
 from coefdyn.mixer import fused
-from coefdyn.mixer.compiled import form
+from coefdyn.mixer.compiled import form, known
 from coefdyn.paper.looks import PRESETS
 from coefdyn.runs.setup import set_up
 
@@ -66,7 +66,7 @@ def count_calls(step: Callable[[], object]) -> Calls:
         step()
     own = {
         name + way
-        for module in (form, fused)
+        for module in (form, known, fused)
         for name, kind in vars(module).items()
         if isinstance(kind, type) and issubclass(kind, torch.autograd.Function)
         for way in ("", "Backward")

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from coefdyn.mixer.backends import ADAPTERS
 from coefdyn.mixer.backends.adapter import Adapter
-from coefdyn.mixer.compiled.form import agrees
-from coefdyn.mixer.compiled.form import obstacle as compiled_obstacle
+from coefdyn.mixer.compiled.known import agrees
+from coefdyn.mixer.compiled.known import obstacle as compiled_obstacle
 from coefdyn.mixer.compiled.loops import can_serve
 from coefdyn.mixer.design import Design, DesignState, OutputClass, Projected
 from coefdyn.mixer.forms.choice import FORMS, cheapest_form, prefers_loops

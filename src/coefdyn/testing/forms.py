@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from coefdyn.config.build import DESIGN_SLOTS, build_slot
 from coefdyn.config.compose import compose
-from coefdyn.mixer.compiled.form import obstacle as compiled_obstacle
+from coefdyn.mixer.compiled.known import obstacle as compiled_obstacle
 from coefdyn.mixer.design import MissingTraitError
 from coefdyn.mixer.sequence_mixer import SequenceMixer
 from coefdyn.mixer.slots.preprocess import Nothing

@@ -1,6 +1,5 @@
 """The compiled kernels as operations of torch, with their gradients."""
 
-import logging
 import math
 from collections.abc import Sequence
 from enum import IntEnum
@@ -12,17 +11,14 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from coefdyn.mixer.compiled.kernels import DTYPES, absence, fits, run, view
+from coefdyn.mixer.compiled.kernels import DTYPES, run
+from coefdyn.mixer.compiled.known import codes, features
 from coefdyn.mixer.forms.folding import over_members
 from coefdyn.mixer.fused import scaled
 from coefdyn.mixer.slots.normalization import ZERO_ROW
 from coefdyn.mixer.slots.readout import Readout
 from coefdyn.mixer.slots.transition import Transition
 
-log = logging.getLogger(__name__)
-
-# How far a compiled readout and its derivative may lie from torch's, in float32.
-AGREES = 1e-5
 # Numbers that a backward pass holds at once of the states it computes again: they stay in cache.
 SEGMENT_NUMBERS = 2**17
 TILE = 8  # steps: `ROWS` of compiled/rows.py
@@ -42,47 +38,6 @@ class Paired(NamedTuple):
     y: Float[Tensor, "b h t m"]
     unit: Float[Tensor, "b h t"] | None
     alpha: Float[Tensor, "b h t t"] | None
-
-
-def obstacle(readout: Readout) -> str | None:
-    """Why the loops cannot compute it, or None if they can; without compiling anything."""
-    named = readout.feature_map or readout
-    if absence() is None and named.compiled is None:
-        return f"there is no compiled loop for the readout {type(named).__name__}"
-    return absence()
-
-
-def agrees(readout: Readout) -> bool:
-    """Whether the loop that a readout names computes it: the two are edited in different places,
-    and a subclass inherits the name."""
-    named = readout.feature_map or readout
-    key = (type(named), named.polynomial)
-    if key not in _AGREED:
-        _AGREED[key] = _computes_the_same(named)
-        if not _AGREED[key]:
-            log.warning("the compiled loop %s is not %s", named.compiled, type(named).__name__)
-    return _AGREED[key]
-
-
-_AGREED: dict[Any, bool] = {}
-
-
-def _computes_the_same(readout: Readout) -> bool:
-    """As sequences of one step: alpha = phi(s) by the kernel, and its derivative, against torch in
-    double precision."""
-    with torch.inference_mode(False), torch.enable_grad():
-        s = torch.linspace(-12, 12, 193).view(-1, 1, 1, 1).requires_grad_()
-        exact = s.detach().double().requires_grad_()
-        one = torch.ones_like(s)
-        loop = pairs_form(s, one, one, Transition(), readout, Sums.ALONE, shift=False).y
-        alpha = readout(exact)
-        ours = (loop, *torch.autograd.grad(loop, s, one))
-        theirs = (alpha, *torch.autograd.grad(alpha, exact, one.double(), materialize_grads=True))
-    away = (s.abs() > 0.01).flatten()  # a kink at zero has two derivatives
-    return all(
-        torch.allclose(x.flatten()[away].double(), y.flatten()[away], rtol=AGREES, atol=AGREES)
-        for x, y in zip(ours, theirs, strict=True)
-    )
 
 
 def scan_form(
@@ -118,14 +73,6 @@ def pairs_form(
         q, k, v, *_parts(transition), readout, sums, shift, keep_alpha, scale
     )
     return Paired(y, unit if shift else None, alpha if keep_alpha else None)
-
-
-def features(psi: Readout, x: Float[Tensor, "b h t n"]) -> Float[Tensor, "b h t n"]:
-    """psi(x), where the loops know psi; else as torch computes it."""
-    if not fits(x) or obstacle(psi) is not None or not agrees(psi):
-        return psi(x)
-    y, _ = Features.apply(x, psi)  # type: ignore[no-untyped-call]
-    return y
 
 
 def _parts(transition: Transition) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
@@ -218,7 +165,7 @@ class Pairs(torch.autograd.Function):
         alpha = q.new_empty(*q.shape[:3], length if keep_alpha else 0)
         run(
             "pairs", q.dtype, q.shape[0] * q.shape[1],
-            *_present(q, k, v, a, w, u, None), *_codes(readout, q), int(sums), _least(q), shift,
+            *_present(q, k, v, a, w, u, None), *codes(readout, q), int(sums), _least(q), shift,
             scale, y, unit, total, alpha,
         )  # fmt: skip
         return y, unit, total, alpha
@@ -239,51 +186,11 @@ class Pairs(torch.autograd.Function):
         gradients = _like(tensors)
         run(
             "pairs_back", q.dtype, q.shape[0] * q.shape[1],
-            *_present(*tensors, None), *_codes(ctx.readout, q), int(ctx.sums), _least(q), ctx.shift,
+            *_present(*tensors, None), *codes(ctx.readout, q), int(ctx.sums), _least(q), ctx.shift,
             ctx.scale, unit, total, grad if y is None else y, segment, grad,
             *_present(*gradients, None),
         )  # fmt: skip
         return *gradients, None, None, None, None, None
-
-
-@over_members
-class Features(torch.autograd.Function):
-    """psi(x) and psi'(x), channels of all heads side by side."""
-
-    @staticmethod
-    def forward(x: Float[Tensor, "b h t n"], psi: Readout) -> tuple[Tensor, Tensor]:
-        packed = x.transpose(1, 2).contiguous()
-        y, slope = torch.empty_like(packed), torch.empty_like(packed)
-        wide = x.shape[1] * x.shape[3]
-        rows = [view(part).reshape(-1, wide) for part in (packed, y, slope)]
-        code, _, polynomial = _codes(psi, x)
-        run("features", x.dtype, len(rows[0]), rows[0], code, polynomial, *rows[1:])
-        return y.transpose(1, 2), slope.transpose(1, 2)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(output[1])
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None]:
-        (slope,) = ctx.saved_tensors
-        return grad * slope, None
-
-
-def _codes(readout: Readout, like: Tensor) -> tuple[int, int, Any]:
-    """phi, psi and the coefficients of a polynomial, as the kernel takes them."""
-    from coefdyn.mixer.compiled import readouts
-
-    psi = readout.feature_map
-    named = readout if psi is None else psi
-    assert named.compiled is not None
-    code = readouts.CODES[named.compiled]
-    polynomial = np.array(named.polynomial or (0.0, 1.0), DTYPES[like.dtype])
-    return (
-        (code, readouts.NONE, polynomial) if psi is None else (readouts.IDENTITY, code, polynomial)
-    )
 
 
 def _empty(like: Float[Tensor, "b h t n"], width: int) -> Float[Tensor, "b h t w"]:

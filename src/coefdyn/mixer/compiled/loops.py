@@ -5,15 +5,9 @@ from functools import partial
 from jaxtyping import Float
 from torch import Tensor
 
-from coefdyn.mixer.compiled.form import (
-    Sums,
-    agrees,
-    features,
-    obstacle,
-    pairs_form,
-    scan_form,
-)
+from coefdyn.mixer.compiled.form import Sums, pairs_form, scan_form
 from coefdyn.mixer.compiled.kernels import fits
+from coefdyn.mixer.compiled.known import agrees, features, obstacle
 from coefdyn.mixer.forms.choice import prefers_scan
 from coefdyn.mixer.forms.features import Term, commutes, linear_terms, weighted_sum
 from coefdyn.mixer.slots.evolution import Evolution
