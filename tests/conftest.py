@@ -4,7 +4,7 @@ os.environ["OMP_NUM_THREADS"] = "1"  # before torch: pytest-xdist runs a process
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +78,10 @@ def text(tmp_path: Path) -> dict[str, Any]:
     from tests.tasks.texts import small_text
 
     return small_text(tmp_path)
+
+
+@pytest.fixture
+def in_float64() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)

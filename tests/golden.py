@@ -20,7 +20,7 @@ from coefdyn.config.build import build_model, build_optimizer, build_task
 from coefdyn.config.compose import compose
 from coefdyn.config.plugins import options
 from coefdyn.runs.data import data_of
-from coefdyn.runs.loop import cosine
+from coefdyn.runs.progress import cosine
 from coefdyn.tasks.task import IGNORE
 
 LOSSES = Path(__file__).parent / "assets" / "losses.json"

@@ -156,10 +156,10 @@ def test_a_loaded_model_gives_the_logits_of_the_runs_end(
     ends: dict[str, torch.Tensor] = {}
     make = training.make_record
 
-    def noted(setup, name, *rest):  # type: ignore[no-untyped-def]
+    def noted(job, *rest):  # type: ignore[no-untyped-def]
         with torch.no_grad():
-            ends[name] = setup.model.eval()(tokens)
-        return make(setup, name, *rest)
+            ends[job.directory.name] = job.setup.model.eval()(tokens)
+        return make(job, *rest)
 
     monkeypatch.setattr(training, "make_record", noted)
     monkeypatch.setattr("coefdyn.runs.run.make_record", noted)

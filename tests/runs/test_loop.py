@@ -13,10 +13,12 @@ from torch import Tensor
 
 from coefdyn.runs import run as run_module
 from coefdyn.runs.data import ExampleData
-from coefdyn.runs.loop import LARGEST_LOSS, Scores, Training, cosine
+from coefdyn.runs.learner import Alone
+from coefdyn.runs.loop import Training
+from coefdyn.runs.progress import LARGEST_LOSS, Progress, Scores, cosine
 from coefdyn.runs.record import Row
-from coefdyn.runs.run import Trained, make_record
-from coefdyn.runs.setup import set_up
+from coefdyn.runs.run import Job, make_record
+from coefdyn.runs.setup import Setup, set_up
 from coefdyn.tasks.task import Examples
 from tests.runs.runs import history, run_smoke, smoke
 
@@ -46,11 +48,11 @@ def with_losses(monkeypatch: pytest.MonkeyPatch, value: Callable[[int], float]) 
     """Step s of training, from 1, has the loss value(s); the steps taken are returned."""
     taken: list[int] = []
 
-    def loss(self: Training, *_: Tensor) -> Tensor:
+    def loss(self: Alone, *_: Any) -> Tensor:
         taken.append(len(taken) + 1)
         return self.model.norm.weight.sum() * 0 + value(taken[-1])
 
-    monkeypatch.setattr(Training, "_loss", loss)
+    monkeypatch.setattr(Alone, "losses", loss)
     return taken
 
 
@@ -161,6 +163,14 @@ def test_every_epoch_has_one_row_with_the_mean_of_its_losses(
     assert record.metrics["train/loss"] == 9.5
 
 
+def module_of(setup: Setup) -> Training:
+    return Training(
+        Alone(setup.model, 12), [Progress("name", [])], vocab_size=12,
+        make_optimizer=lambda p: torch.optim.SGD(p), warmup_steps=0, total_steps=1, test_every=1,
+        stop_at=None,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("clip", "expected"), [(None, (3.0, 4.0)), (1.0, (0.6, 0.8)), (5.1, (3.0, 4.0))]
 )
@@ -169,10 +179,7 @@ def test_gradients_are_scaled_down_to_the_largest_norm(
 ) -> None:
     """All parameters together: 3 in one and 4 in another make a norm of 5."""
     setup = set_up(smoke(tmp_path))
-    module = Training(
-        setup.model, vocab_size=12, make_optimizer=lambda p: torch.optim.SGD(p), warmup_steps=0,
-        total_steps=1, test_every=1, stop_at=None, session={},
-    )  # fmt: skip
+    module = module_of(setup)
     first, *_, last = setup.model.parameters()
     for parameter, size in ((first, 3.0), (last, 4.0)):
         parameter.grad = torch.zeros_like(parameter)
@@ -201,20 +208,19 @@ def test_statistics_take_64_sequences_and_32768_tokens_at_most(
     monkeypatch.setattr(run_module, "coefficient_statistics", lambda *_: {})
     data = Sampled(EXAMPLES, EXAMPLES)
     setup = replace(set_up(smoke(tmp_path, "task=compression")), data=data)
-    trained = Trained([], {}, [{"git": {}, "versions": {}, "device": {}}], None)
+    module = module_of(setup)
+    run = Progress("name", [{"git": {}, "versions": {}, "device": {}}])
     lengths = {7: 64, 511: 64, 512: 64, 513: 63, 1024: 32, 2**15: 1, 2**15 + 1: 1}
     for length, sequences in lengths.items():
         setup.task.seq_len = length
-        make_record(setup, "name", trained, {})
+        make_record(Job(setup, tmp_path, run), module)
         assert data.asked == sequences, length
 
 
-def test_metrics_of_a_run_that_never_had_a_test_are_chance() -> None:
-    class Never:
-        history: list[Row] = [{"epoch": 1, "train/loss": 2.5}]  # noqa: RUF012
-
-    data = ExampleData(EXAMPLES, EXAMPLES)
-    assert data.metrics(Never(), torch.device("cpu"), 0.125, diverged=True) == {
+def test_metrics_of_a_run_that_never_had_a_test_are_chance(tmp_path: Path) -> None:
+    never = Progress("name", [], history=[{"epoch": 1, "train/loss": 2.5}], diverged_at=9)
+    module = module_of(set_up(smoke(tmp_path)))
+    assert ExampleData(EXAMPLES, EXAMPLES).metrics(never, module, 0.125) == {
         "test/accuracy": 0.125,
         "test/accuracy_macro": 0.125,
         "test/accuracy_best": 0.125,

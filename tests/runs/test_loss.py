@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from coefdyn.model.model import NextTokenHead
-from coefdyn.runs import loop as module
+from coefdyn.runs import learner as module
 from coefdyn.runs import loss as chunked
 from coefdyn.runs.loss import summed_cross_entropy
 from coefdyn.tasks.task import IGNORE

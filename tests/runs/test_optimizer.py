@@ -1,14 +1,17 @@
 """AdamW and its schedule, by hand."""
 
+import copy
 import math
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from coefdyn.adamw import AdamW
 from coefdyn.config.build import build_optimizer
 from coefdyn.config.compose import compose
-from coefdyn.runs.loop import cosine
+from coefdyn.runs.progress import cosine
 from coefdyn.runs.trainer import autocast
 
 LR, DECAY = 0.1, 0.25
@@ -109,3 +112,54 @@ def test_what_lightning_does_not_compute_has_the_precision_of_the_run(
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == (
             torch.bfloat16 if half else torch.float32
         )
+
+
+def models(count: int) -> list[torch.nn.Module]:
+    torch.manual_seed(0)
+    first = torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.Linear(7, 3))
+    return [first, *(copy.deepcopy(first) for _ in range(count - 1))]
+
+
+def test_one_counter_changes_no_bit_of_torchs_adamw() -> None:
+    """Also when a parameter has no gradient at times, after a restart, and with a group that
+    stops learning."""
+    ours, theirs = models(2)
+    given = [f"optimizer.lr={LR}", "optimizer.weight_decay=0.1", "optimizer.eps=1e-8"]
+
+    def groups(model: torch.nn.Module) -> list[dict[str, Any]]:
+        return [{"params": list(part.parameters())} for part in model.children()]
+
+    def plain() -> torch.optim.AdamW:
+        return torch.optim.AdamW(
+            groups(theirs), lr=LR, weight_decay=0.1, betas=(0.9, 0.98), eps=1e-8, fused=True
+        )
+
+    found, wanted = build_optimizer(compose(given), groups(ours)), plain()
+    assert isinstance(found, AdamW)
+    for step in range(12):
+        torch.manual_seed(step)
+        for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+            a.grad = torch.randn_like(a)
+            b.grad = a.grad.clone()
+        if step in (2, 5):
+            ours[0].bias.grad = theirs[0].bias.grad = None
+        if step == 7:
+            found.load_state_dict(copy.deepcopy(found.state_dict()))
+        if step == 9:  # each may go on from what the other has saved
+            saved = copy.deepcopy(found.state_dict())
+            wanted = plain()
+            wanted.load_state_dict(saved)
+        if step > 9:
+            for model in (ours, theirs):
+                model[1].zero_grad()
+        found.step()
+        wanted.step()
+        for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+            assert torch.equal(a, b), step
+            assert found.state[a]["step"] == wanted.state[b]["step"]
+
+
+@pytest.mark.parametrize("more", ["+optimizer.amsgrad=true", "optimizer.fused=false"])
+def test_other_kinds_of_adamw_are_torchs(more: str) -> None:
+    parameters = list(models(1)[0].parameters())
+    assert type(build_optimizer(compose([more]), parameters)) is torch.optim.AdamW

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from coefdyn.runs.loop import LARGEST_LOSS, Scores
 from coefdyn.runs.population.stacked import Stack
 from coefdyn.runs.population.training import train_population
+from coefdyn.runs.progress import LARGEST_LOSS, Scores
 from coefdyn.runs.record import Record, Row
 from tests.runs.populations import FUSED, grid, records
 from tests.runs.test_loop import TOO_LARGE
@@ -29,13 +29,13 @@ def with_losses(monkeypatch: pytest.MonkeyPatch, bad: dict[float, tuple[int, flo
     """The member of a learning rate has a loss at a step, all others 1; the steps are returned."""
     taken: list[int] = []
 
-    def step(self: Stack, *given: Any) -> Tensor:
-        number = given[2]
-        taken.append(number)
-        found = [bad.get(lr, (0, 1.0)) for lr in self.lr.flatten().tolist()]
-        return torch.tensor([loss if at == number else 1.0 for at, loss in found])
+    def losses(self: Stack, _: Any, rows: Sequence[int]) -> Tensor:
+        taken.append(len(taken) + 1)
+        found = [bad.get(self.optimizers[row]["lr"], (0, 1.0)) for row in rows]
+        wanted = torch.tensor([loss if at == taken[-1] else 1.0 for at, loss in found])
+        return wanted + torch.stack([self.weights[row].sum() * 0 for row in rows])
 
-    monkeypatch.setattr(Stack, "step", step)
+    monkeypatch.setattr(Stack, "losses", losses)
     return taken
 
 

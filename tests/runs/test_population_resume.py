@@ -8,11 +8,12 @@ import pytest
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from coefdyn.config.grid import PlannedRun
+from coefdyn.runs import checkpoint
 from coefdyn.runs.lock import Lock, LockedError, LostLockError, locked
-from coefdyn.runs.population.member import Member
-from coefdyn.runs.population.stacked import Stack
+from coefdyn.runs.loop import Training
 from coefdyn.runs.population.training import train_population
 from coefdyn.runs.record import Record, read_record
+from coefdyn.runs.run import run_one
 from coefdyn.sweeps.worker import attempt
 from tests.runs.populations import records, small
 from tests.runs.runs import folder
@@ -26,70 +27,95 @@ def test_a_population_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.M
     """Killed within an epoch, between two members' checkpoints, and asked to end."""
     plain = records(train_population(small(tmp_path / "plain")))
     often = small(tmp_path / "killed", "trainer.checkpoint_seconds=1e-9")
-    step, save = Stack.step, Member.save
+    step, save = Training.training_step, checkpoint.write_checkpoint
 
     def killed_at(number: int) -> Any:
-        def fragile(self: Stack, inputs: Any, targets: Any, at: int, factor: float) -> Any:
-            if at == number:
+        def fragile(self: Training, *given: Any) -> Any:
+            if self.global_step + 1 == number:
                 raise KilledError
-            return step(self, inputs, targets, at, factor)
+            return step(self, *given)
 
         return fragile
 
-    def interrupted(kind: type, name: str, stand_in: Any, error: type[BaseException]) -> None:
+    def interrupted(kind: Any, name: str, stand_in: Any, error: type[BaseException]) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(kind, name, stand_in)
             with pytest.raises(error):
                 train_population(often)
 
     for number in (3, 6):
-        interrupted(Stack, "step", killed_at(number), KilledError)
+        interrupted(Training, "training_step", killed_at(number), KilledError)
     left = [6]  # of the four members' second checkpoint the first two
 
-    def cut_short(self: Member, *state: Any) -> None:
+    def cut_short(*given: Any) -> None:
         left[0] -= 1
         if left[0] < 0:
             raise KilledError
-        save(self, *state)
+        save(*given)
 
-    interrupted(Member, "save", cut_short, KilledError)
+    interrupted(checkpoint, "write_checkpoint", cut_short, KilledError)
 
-    def asks(self: Stack, *given: Any) -> Any:
+    def asks(self: Training, *given: Any) -> Any:
         signal.raise_signal(signal.SIGTERM)
         return step(self, *given)
 
-    interrupted(Stack, "step", asks, SIGTERMException)
+    interrupted(Training, "training_step", asks, SIGTERMException)
     for ours, wanted in zip(records(train_population(often)), plain, strict=True):
         assert ours.metrics == pytest.approx(wanted.metrics, rel=1e-5)
         assert len(ours.earlier_sessions) >= 3
         assert not (folder(tmp_path / "killed", ours) / "record.old.json").exists()
 
 
-def test_the_last_member_of_a_population_goes_on_from_its_checkpoint(
+@pytest.mark.usefixtures("in_float64")
+def test_a_member_can_go_on_alone_and_a_run_as_a_member(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The others are recorded, so that the executor has a group of one."""
+    """Both have the same checkpoint: the last member of a population that was killed is a run
+    alone to a sweep, and runs that were killed may be taken up as members."""
     plain = records(train_population(small(tmp_path / "plain")))
-    configs = small(tmp_path / "ended", "trainer.checkpoint_seconds=1e-9")
-    step, steps = Stack.step, []
+    step, taken = Training.training_step, []
 
-    def counted(self: Stack, *given: Any) -> Any:
-        steps.append(given[2])
-        if steps == [1, 2, 3, 4, 5]:
-            raise KilledError
-        return step(self, *given)
+    def killed_at(number: int) -> Any:
+        def fragile(self: Training, *given: Any) -> Any:
+            taken.append(self.global_step + 1)
+            if taken[-1] == number:
+                raise KilledError
+            return step(self, *given)
 
-    monkeypatch.setattr(Stack, "step", counted)
-    with pytest.raises(KilledError):
-        train_population(configs)
-    records(train_population(configs[:-1]))
-    (config, steps[:]) = configs[-1], []
-    (outcome,) = attempt([PlannedRun(config.run_id, (), config.values, config.choices)])
-    assert outcome.end == "done"
-    assert steps == list(range(5, 13))
-    ours = read_record(tmp_path / "ended" / "runs" / config.run_id / "record.json")
-    assert ours is not None
-    assert ours.metrics == pytest.approx(plain[-1].metrics, rel=1e-5)
+        return fragile
+
+    def first(run: Any, configs: Any, second: Any) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(Training, "training_step", killed_at(5))
+            for config in configs:
+                with pytest.raises(KilledError):
+                    run(config)
+        with monkeypatch.context() as patch:
+            taken.clear()
+            patch.setattr(Training, "training_step", killed_at(0))
+            second()
+
+    often = "trainer.checkpoint_seconds=1e-9"
+    members, alone = (small(tmp_path / name, often) for name in ("members", "alone"))
+
+    def last_member() -> None:
+        for config in members:
+            (outcome,) = attempt([PlannedRun(config.run_id, (), config.values, config.choices)])
+            assert outcome.end == "done"
+        assert taken == [*range(5, 13)] * 4
+
+    first(train_population, [members], last_member)
+
+    def all_at_once() -> None:
+        train_population(alone)
+        assert taken == [*range(5, 13)]
+
+    first(run_one, alone, all_at_once)
+    for results in ("members", "alone"):
+        for wanted in plain:
+            ours = read_record(folder(tmp_path / results, wanted) / "record.json")
+            assert ours is not None
+            assert ours.metrics == pytest.approx(wanted.metrics, rel=1e-9)
 
 
 def test_one_member_of_a_population_can_be_elsewhere(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from coefdyn.config.compose import Config
 from coefdyn.runs import run
 from coefdyn.runs.checkpoint import KeepProgress
 from coefdyn.runs.loop import Training
-from coefdyn.runs.record import SOLO_CHECKPOINT, Record, read_record
+from coefdyn.runs.record import CHECKPOINT, Record, read_record
 from coefdyn.runs.run import run_one
 from tests import SCRIPTS
 from tests.runs.runs import smoke
@@ -37,7 +37,7 @@ def config(results: Path, *more: str) -> Config:
 
 def outcome(results: Path, record: Record) -> tuple[Any, ...]:
     directory = results / "runs" / record.run_id
-    weights = torch.load(directory / SOLO_CHECKPOINT, weights_only=True)["state_dict"]
+    weights = torch.load(directory / CHECKPOINT, weights_only=True)["state_dict"]
     kept = {
         k: v
         for k, v in vars(record).items()
@@ -137,7 +137,7 @@ def test_a_polite_end_saves_and_is_not_a_success(tmp_path: Path) -> None:
         sys.executable, str(SCRIPTS / "train.py"), "scale=smoke", *SETTINGS,
         *overrides, f"paths.results={tmp_path}",
     ]  # fmt: skip
-    checkpoint = tmp_path / "runs" / wanted.run_id / SOLO_CHECKPOINT
+    checkpoint = tmp_path / "runs" / wanted.run_id / CHECKPOINT
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while not checkpoint.exists() and process.poll() is None:
         time.sleep(0.01)
@@ -158,8 +158,8 @@ def test_kill_9_at_several_moments(tmp_path: Path) -> None:
     directory = tmp_path / "killed" / "runs" / killed.run_id
     for wait in (0.0, 0.07, 0.23):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        before = _changed(directory / SOLO_CHECKPOINT)
-        while _changed(directory / SOLO_CHECKPOINT) == before and process.poll() is None:
+        before = _changed(directory / CHECKPOINT)
+        while _changed(directory / CHECKPOINT) == before and process.poll() is None:
             time.sleep(0.005)
         time.sleep(wait)
         process.kill()

@@ -11,7 +11,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from coefdyn.config.build import build_model, build_task
+from coefdyn.config.compose import compose
 from coefdyn.config.plugins import options
+from coefdyn.runs import setup
 from coefdyn.runs.checkpoint import KeepProgress
 from coefdyn.runs.loop import Training
 from coefdyn.runs.record import read_record
@@ -191,7 +193,7 @@ def test_a_diverged_run_keeps_its_last_finite_metrics(
     def diverging(self: Training, batch: Any, index: int) -> Tensor:
         loss = step(self, batch, index)
         if self.global_step == 6:  # the seventh step, in the fourth epoch
-            self.losses[-1] = torch.tensor(math.nan)
+            self.losses[-1] = torch.tensor([math.nan])
         return loss
 
     monkeypatch.setattr(Training, "training_step", diverging)
@@ -221,3 +223,20 @@ def test_wandb_offline_writes_a_run(tmp_path: Path) -> None:
     (log,) = offline.glob("run-*.wandb")
     assert log.stat().st_size > 0
     assert record.run_id in log.name
+
+
+def test_small_models_get_one_thread_and_large_ones_what_torch_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless a number is given. Tokens of a batch times parameters decide."""
+    monkeypatch.setattr(setup, "DEFAULT_THREADS", 2)
+    few = ["task.num_train=8", "task.num_test=2", f"paths.results={tmp_path}"]
+    for given, threads in (
+        (["scale=lite"], 1),
+        (["scale=paper"], 2),
+        (["scale=paper", "trainer.batch_size=1"], 1),
+        (["scale=paper", "trainer.devices.threads=1"], 1),
+        (["scale=lite", "trainer.devices.threads=2"], 2),
+    ):
+        setup.set_up(compose(["task=noisy_recall", *few, *given]))
+        assert torch.get_num_threads() == threads, given

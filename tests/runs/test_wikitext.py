@@ -61,7 +61,7 @@ def test_a_run_ends_with_the_perplexities_of_both_splits(
 def test_large_and_small_vocabularies_take_the_same_steps(
     tmp_path: Path, text: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from coefdyn.runs import loop as module
+    from coefdyn.runs import learner as module
 
     prepare(text)
     whole = run_one(compose(lm(tmp_path)))

@@ -22,8 +22,10 @@ from coefdyn.mixer.compiled.kernels import without_kernels
 from coefdyn.model.model import SequenceModel
 from coefdyn.paper.looks import PRESETS
 from coefdyn.runs.batches import Resumable
-from coefdyn.runs.checkpoint import KeepProgress
-from coefdyn.runs.loop import Training, cosine
+from coefdyn.runs.checkpoint import KeepProgress, RunFiles
+from coefdyn.runs.learner import Alone
+from coefdyn.runs.loop import Training
+from coefdyn.runs.progress import Progress, cosine
 from coefdyn.runs.record import read_record
 from coefdyn.runs.setup import set_up
 from coefdyn.runs.trainer import lightning_trainer
@@ -57,20 +59,25 @@ def throughput(scale: str, changes: list[str], repeats: int, bar: float) -> Resu
     prepared = set_up(config)
     settings, device = prepared.trainer, torch.device("cpu")
     batches = partial(prepared.data.training_batches, settings.batch_size, device, 0)
+    vocab_size = config.settings.model.vocab_size
     module = Training(
-        prepared.model,
-        vocab_size=config.settings.model.vocab_size,
+        Alone(prepared.model, vocab_size),
+        [Progress("benchmark", [])],
+        vocab_size=vocab_size,
         make_optimizer=partial(build_optimizer, config),
         warmup_steps=0,
         total_steps=settings.max_epochs * len(batches()),
         test_every=settings.test_every,
         stop_at=None,
-        session={},
     )
     alternate = Alternate(bare_steps(config, batches(), module.total_steps))
     with tempfile.TemporaryDirectory() as directory:
-        keep = KeepProgress(Path(directory), settings.checkpoint_seconds)
-        lightning_trainer(settings, [keep, alternate], Path(directory)).fit(module, batches())
+        places = [Path(directory)]
+        keep = KeepProgress(places, settings.checkpoint_seconds)
+        trainer = lightning_trainer(
+            settings, [keep, alternate], RunFiles(places, module), places[0]
+        )
+        trainer.fit(module, batches())
     ours, bare = (
         # The first epoch warms up; the last lacks what comes after its last step.
         [1e3 * seconds / len(batches()) for seconds in times[1:-1]]

@@ -3,7 +3,7 @@
 import copy
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,6 +12,7 @@ from hydra.utils import instantiate
 from torch import nn
 from torch.optim import Optimizer
 
+from coefdyn import adamw
 from coefdyn.config.compose import Config, compose, one_sentence
 from coefdyn.config.plugins import check_targets, options
 from coefdyn.config.schema import Slot
@@ -70,9 +71,16 @@ def build_task(config: Config) -> Task:
     return task
 
 
-def build_optimizer(config: Config, parameters: Iterable[nn.Parameter]) -> Optimizer:
-    """The optimizer of a composed configuration, at its peak learning rate."""
+def build_optimizer(config: Config, parameters: Iterable[Any]) -> Optimizer:
+    """The optimizer of a composed configuration, at its peak learning rate. As torch has it,
+    `parameters` may also be groups with settings of their own."""
     make = build_slot(config, config.settings.optimizer, Optimizer)
+    if (
+        make.func is torch.optim.AdamW
+        and make.keywords.get("fused")
+        and not (make.args or make.keywords.keys() - adamw.ARGUMENTS)
+    ):
+        make = partial(adamw.AdamW, **make.keywords)
     try:
         return make(list(parameters))
     except (TypeError, ValueError, IndexError, RuntimeError) as error:

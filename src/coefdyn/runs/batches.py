@@ -79,15 +79,15 @@ class Resumable:
         if not self.resumed:
             self.position = 0
         self.resumed = False
-        self._begin()
+        self.begin()
         while self.position < len(self):
             self.position += 1
-            yield self._batch(self.position - 1)
+            yield self.batch(self.position - 1)
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
         raise NotImplementedError
 
-    def _batch(self, position: int) -> Batch:
+    def batch(self, position: int) -> Batch:
         raise NotImplementedError
 
     def set_epoch(self, epoch: int) -> None:
@@ -113,12 +113,12 @@ class ShuffledBatches(Resumable):
     def __len__(self) -> int:
         return len(self.all)
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
         inputs = self.all.inputs
         order = np.random.default_rng([self.seed, ORDER, self.epoch]).permutation(len(inputs))
         self.chosen = torch.from_numpy(order).to(inputs.device).split(self.all.batch_size)
 
-    def _batch(self, position: int) -> Batch:
+    def batch(self, position: int) -> Batch:
         index = self.chosen[position]
         return self.all.inputs[index], self.all.targets[index]
 
@@ -160,10 +160,10 @@ class StreamBatches(Resumable):
     def __len__(self) -> int:
         return self.steps * self.parts
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
         pass
 
-    def _batch(self, position: int) -> Batch:
+    def batch(self, position: int) -> Batch:
         step, part = divmod(position, self.parts)
         through, place = divmod(self.epoch * self.steps + step, self.per_pass)
         if self.order[0] != through:

@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,66 +12,55 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.loggers import Logger, WandbLogger
 from lightning.pytorch.utilities.exceptions import SIGTERMException
-from torch.nn.utils import vector_to_parameters
 
 from coefdyn.errors import ConfigError
 from coefdyn.model.model import SequenceModel
-from coefdyn.runs.loop import KEPT, Training
+from coefdyn.runs.lock import Lock, LostLockError
+from coefdyn.runs.loop import NobodyLeftError, Training
 from coefdyn.runs.processes import ALONE, Processes
-from coefdyn.runs.record import (
-    MEMBER_CHECKPOINT,
-    SCHEMA,
-    SOLO_CHECKPOINT,
-    replacing,
-    write_history,
-)
+from coefdyn.runs.record import CHECKPOINT, SCHEMA, replacing, write_history
 
 AGREE_EVERY = 10  # steps between two times that several processes ask each other
 
 
-class AtomicFiles(CheckpointIO):
-    """A checkpoint appears whole, by rename, and is read as plain tensors and numbers."""
-
-    def save_checkpoint(
-        self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
-    ) -> None:
-        with replacing(Path(path)) as file:
-            try:
-                torch.save(checkpoint, file)
-            except RuntimeError as error:  # torch's view of a disk that is full
-                if isinstance(error.__context__, OSError):
-                    raise error.__context__ from None
-                raise
-
-    def load_checkpoint(
-        self, path: Any, map_location: Any = None, weights_only: bool | None = None
-    ) -> dict[str, Any]:
+def write_checkpoint(checkpoint: dict[str, Any], path: Path) -> None:
+    """It appears whole, by rename."""
+    with replacing(path) as file:
         try:
-            checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-            if not isinstance(checkpoint, dict):
-                raise TypeError(f"it holds a {type(checkpoint).__name__}")
-        except Exception as error:  # torch.load has no error of its own for a damaged file
-            cause = str(error).partition("\n")[0]
-            raise ConfigError(
-                f"the checkpoint {path} cannot be read; delete it to train this run from the "
-                f"start ({type(error).__name__}: {cause[:200]})"
-            ) from error
-        return checkpoint
-
-    def remove_checkpoint(self, path: Any) -> None:
-        Path(path).unlink(missing_ok=True)
+            torch.save(checkpoint, file)
+        except RuntimeError as error:  # torch's view of a disk that is full
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from None
+            raise
 
 
-def check_checkpoint(path: Path, module: Training) -> None:
-    """It must be a checkpoint of this module, as the code is now."""
-    checkpoint = AtomicFiles().load_checkpoint(path)
-    shapes = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """Plain tensors and numbers, of this version."""
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+        if not isinstance(checkpoint, dict):
+            raise TypeError(f"it holds a {type(checkpoint).__name__}")
+    except Exception as error:  # torch.load has no error of its own for a damaged file
+        cause = str(error).partition("\n")[0]
+        raise ConfigError(
+            f"the checkpoint {path} cannot be read; delete it to train this run from the "
+            f"start ({type(error).__name__}: {cause[:200]})"
+        ) from error
+    return checkpoint
+
+
+def steps_of(path: Path, model: SequenceModel) -> int:
+    """How far a checkpoint is, 0 if there is none. It must be of this model, as the code is now."""
+    if not path.exists():
+        return 0
+    checkpoint = read_checkpoint(path)
+    shapes = {f"model.{name}": value.shape for name, value in model.state_dict().items()}
     found = checkpoint.get("state_dict", {})
-    same = shapes == {name: tuple(value.shape) for name, value in found.items()}
-    if not (same and {"losses", "loops", *KEPT} <= checkpoint.keys()):
+    same = shapes == {name: value.shape for name, value in found.items()}
+    whole = {"runs", "loops", "global_step"} <= checkpoint.keys()
+    if not (same and whole and checkpoint.get("schema") == SCHEMA):
         raise another_model(path)
-    if checkpoint.get("schema") != SCHEMA:
-        raise another_model(path)
+    return int(checkpoint["global_step"])
 
 
 def another_model(path: Path) -> ConfigError:
@@ -82,44 +71,62 @@ def another_model(path: Path) -> ConfigError:
 
 
 def load_weights(directory: Path, model: SequenceModel) -> None:
-    """What a run's last checkpoint has, alone or of a population."""
-    for name in (SOLO_CHECKPOINT, MEMBER_CHECKPOINT):
-        path = directory / name
-        if not path.exists():
-            continue
-        checkpoint = AtomicFiles().load_checkpoint(path)
-        try:
-            if name == SOLO_CHECKPOINT:
-                state = {k.removeprefix("model."): v for k, v in checkpoint["state_dict"].items()}
-                model.load_state_dict(state)
-            else:
-                vector_to_parameters(checkpoint["weights"], model.parameters())
-        except (KeyError, RuntimeError) as error:
-            raise another_model(path) from error
-        return
-    raise ConfigError(
-        f"{directory} has no checkpoint, so its weights are lost; train it again with force=true"
-    )
+    """What a run's last checkpoint has."""
+    path = directory / CHECKPOINT
+    if not path.exists():
+        raise ConfigError(
+            f"{directory} has no checkpoint, so its weights are lost; train it again with "
+            "force=true"
+        )
+    try:
+        state = read_checkpoint(path)["state_dict"]
+        model.load_state_dict({name.removeprefix("model."): x for name, x in state.items()})
+    except (KeyError, RuntimeError) as error:
+        raise another_model(path) from error
+
+
+class RunFiles(CheckpointIO):
+    """A file for each run that still learns: a member of a population has the same as a run alone,
+    and either can go on as the other."""
+
+    def __init__(self, directories: Sequence[Path], module: Training) -> None:
+        self.paths = [directory / CHECKPOINT for directory in directories]
+        self.module = module
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
+    ) -> None:
+        rows = self.module.rows
+        for row, part in zip(rows, self.module.learner.parts(checkpoint, rows), strict=True):
+            write_checkpoint(part, self.paths[row])
+
+    def load_checkpoint(
+        self, path: Any, map_location: Any = None, weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        return self.module.learner.whole([read_checkpoint(path) for path in self.paths])
+
+    def remove_checkpoint(self, path: Any) -> None:
+        Path(path).unlink(missing_ok=True)
 
 
 class KeepProgress(Checkpoint):
-    """Keeps what a run has so far: a checkpoint at the end of each epoch, and within one when
+    """Keeps what runs have so far: checkpoints at the end of each epoch, and within one when
     `seconds` have passed or the process is asked to end; metrics.csv and the loggers at the end of
-    each epoch. `before` is called before each checkpoint, and may refuse it by an exception.
+    each epoch. A run whose lock another process has taken leaves, and nothing of it is written.
 
     A `Checkpoint` for Lightning: such callbacks come after the module's own end of epoch.
     """
 
     def __init__(
         self,
-        directory: Path,
+        directories: Sequence[Path],
         seconds: float,
+        locks: Sequence[Lock | None] = (),
         loggers: Sequence[Logger] = (),
-        before: Callable[[], None] = lambda: None,
         processes: Processes = ALONE,
     ) -> None:
-        self.directory, self.seconds, self.loggers = directory, seconds, loggers
-        self.before, self.processes = before, processes
+        self.directories, self.seconds, self.locks = directories, seconds, locks
+        self.loggers, self.processes = loggers, processes
         self.last = time.monotonic()
         self.asked_to_end = False
 
@@ -145,18 +152,19 @@ class KeepProgress(Checkpoint):
         end = self.processes.any(trainer.received_sigterm or self.asked_to_end, module.device)
         due = time.monotonic() - self.last >= self.seconds
         if end or self.processes.any(due, module.device):
-            self._save(trainer)
+            self._save(trainer, module)
         if end:
             raise SIGTERMException
 
     def on_train_epoch_end(self, trainer: Trainer, module: LightningModule) -> None:
         assert isinstance(module, Training)
-        self._save(trainer)
-        if self.processes.first:
-            write_history(self.directory / "metrics.csv", module.history)
-        row = module.history[-1]
+        self._save(trainer, module)
+        for number in module.rows if self.processes.first else ():
+            write_history(self.directories[number] / "metrics.csv", module.runs[number].history)
+        row = module.runs[0].history[-1]
         for logger in self.loggers:
             logger.log_metrics({k: float(v) for k, v in row.items()}, step=int(row["step"]))
+        module.leave_good_enough()
         if self.processes.any(self.asked_to_end, module.device):
             raise SIGTERMException
 
@@ -166,7 +174,19 @@ class KeepProgress(Checkpoint):
             if isinstance(logger, WandbLogger):  # or the process's next run would be logged to it
                 logger.experiment.finish(exit_code=exit_code)
 
-    def _save(self, trainer: Trainer) -> None:
-        self.before()
-        trainer.save_checkpoint(self.directory / SOLO_CHECKPOINT)
+    def _save(self, trainer: Trainer, module: LightningModule) -> None:
+        assert isinstance(module, Training)
+        lost = []
+        for row in module.rows:
+            lock = self.locks[row] if self.locks else None
+            try:
+                if lock is not None:
+                    lock.check()
+            except LostLockError as error:
+                module.runs[row].taken_over = error
+                lost.append(row)
+        module.leave(lost)
+        if not module.rows:
+            raise NobodyLeftError
+        trainer.save_checkpoint(self.directories[0] / CHECKPOINT)
         self.last = time.monotonic()

@@ -18,18 +18,12 @@ from coefdyn.runs.batches import (
 )
 from coefdyn.runs.loop import Training
 from coefdyn.runs.processes import ALONE, Processes
+from coefdyn.runs.progress import Progress
 from coefdyn.runs.record import Row
 from coefdyn.tasks.source import load
 from coefdyn.tasks.task import Examples, Task
 from coefdyn.tasks.text.corpus import Sidecar
 from coefdyn.tasks.text.wikitext import Blocks, Wikitext
-
-
-@runtime_checkable
-class HasHistory(Protocol):
-    """What was trained: a row per epoch."""
-
-    history: list[Row]
 
 
 @runtime_checkable
@@ -57,9 +51,9 @@ class Data(Protocol):
         """Test inputs, for a look at the coefficients."""
         ...
 
-    def metrics(
-        self, trained: HasHistory, device: torch.device, chance: float, diverged: bool
-    ) -> dict[str, float | None]: ...
+    def metrics(self, run: Progress, module: Training, chance: float) -> dict[str, float | None]:
+        """Of one of the runs that `module` has trained."""
+        ...
 
     def digests(self) -> dict[str, str]: ...
 
@@ -107,11 +101,9 @@ class ExampleData:
     def sample(self, count: int) -> Int64[ndarray, "b t"]:
         return self.test.inputs[:count]
 
-    def metrics(
-        self, trained: HasHistory, device: torch.device, chance: float, diverged: bool
-    ) -> dict[str, float | None]:
+    def metrics(self, run: Progress, module: Training, chance: float) -> dict[str, float | None]:
         """The last test; the best beside it. A run that never had a finite test is at chance."""
-        history = trained.history
+        history = run.history
         tests = [row for row in history if "test/accuracy" in row]
         last: Row = tests[-1] if tests else {}
         return {
@@ -170,23 +162,20 @@ class TextData:
     def sample(self, count: int) -> Int64[ndarray, "b t"]:
         return self.blocks["test"].take(arange(min(count, len(self.blocks["test"])))).inputs
 
-    def metrics(
-        self, trained: HasHistory, device: torch.device, chance: float, diverged: bool
-    ) -> dict[str, float | None]:
+    def metrics(self, run: Progress, module: Training, chance: float) -> dict[str, float | None]:
         """Perplexity is exp(total negative log-likelihood / tokens) over the whole split; per word,
         the same total is shared by the words of the text."""
-        history = trained.history
+        history = run.history
         looks = [row for row in history if "validation/loss" in row]
-        if diverged or not looks:
+        if run.diverged_at is not None or not looks:
             last: Row = looks[-1] if looks else {}
             return {"test/accuracy": chance, "test/accuracy_macro": chance,
                     "test/accuracy_best": chance, "test/loss": None, "test/perplexity": None,
                     "train/loss": history[-1]["train/loss"] if history else None,
                     "validation/loss": last.get("validation/loss"),
                     "validation/perplexity": None}  # fmt: skip
-        assert isinstance(trained, Training)
-        batches = BlockBatches(self.blocks["test"], 8, device, trained.processes)
-        test = trained.to(device).look_at("test", batches)
+        batches = BlockBatches(self.blocks["test"], 8, module.device, module.processes)
+        test = module.look_at("test", batches)
         found: dict[str, float | None] = {**test, "test/accuracy_best": test["test/accuracy"]}
         found["train/loss"] = history[-1]["train/loss"]
         found["validation/loss"] = looks[-1]["validation/loss"]

@@ -1,136 +1,91 @@
-"""What one training run does in a step and at the end of an epoch."""
+"""What training does in a step and at the end of an epoch: of one run, or of the members of a
+population, each of which has its own losses, tests and end."""
 
-import math
+import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import lightning.pytorch as pl
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from coefdyn.model.heads import NextTokenHead
-from coefdyn.model.model import SequenceModel
-from coefdyn.runs.batches import Batch
-from coefdyn.runs.loss import CHUNK_LOGITS, LARGEST, MANY, summed_cross_entropy
+from coefdyn.runs.learner import Learner
 from coefdyn.runs.processes import ALONE, Processes
+from coefdyn.runs.progress import LARGEST_LOSS, Progress, Scores, cosine
 from coefdyn.runs.record import SCHEMA, Row
-from coefdyn.tasks.task import IGNORE
+
+log = logging.getLogger(__name__)
 
 CHECK_EVERY = 50  # steps between two looks at the losses: on a GPU each look waits for it
-# Beyond it, the mean probability of the targets is zero even in double precision. Norms can keep a
-# model that has lost all scale from ever showing a NaN.
-LARGEST_LOSS = 745.0
-KEPT = ("history", "seconds", "sessions")  # in checkpoints, besides the losses
 
 
-class DivergedError(Exception):
-    """A loss that is not finite, or larger than LARGEST_LOSS, at `step` (counted from 1)."""
-
-    def __init__(self, loss: float, step: int) -> None:
-        super().__init__(f"the loss is {loss:.3g} at step {step}")
-        self.step = step
-
-
-def cosine(total: int, warmup: int, step: int) -> float:
-    """The share of the peak learning rate at a step: a linear rise, then a cosine down to 0."""
-    if step < warmup:
-        return (step + 1) / warmup
-    done = (step - warmup) / max(1, total - warmup)
-    return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
-
-
-class Scores:
-    """Sums over test batches: the loss, and per token how often it was wanted and how often rightly
-    guessed. (torchmetrics would count pairs of tokens, vocab_size^2 numbers.)"""
-
-    def __init__(self, vocab_size: int, device: torch.device) -> None:
-        self.loss = torch.zeros((), dtype=torch.float64, device=device)
-        self.wanted = torch.zeros(vocab_size, dtype=torch.int64, device=device)
-        self.right = torch.zeros_like(self.wanted)
-
-    def add(self, logits: Tensor, wanted: Tensor) -> None:
-        size = len(self.wanted)
-        self.loss += F.cross_entropy(logits, wanted, reduction="sum")
-        self.wanted += wanted.bincount(minlength=size)
-        self.right += wanted[logits.argmax(-1) == wanted].bincount(minlength=size)
-
-    def row(self, split: str) -> Row:
-        occurs, right = self.wanted > 0, self.right.double()
-        return {
-            f"{split}/loss": (self.loss / self.wanted.sum()).item(),
-            f"{split}/accuracy": (right.sum() / self.wanted.sum()).item(),
-            f"{split}/accuracy_macro": (right / self.wanted)[occurs].mean().item(),
-        }
+class NobodyLeftError(Exception):
+    """All have ended, in the middle of an epoch."""
 
 
 class Training(pl.LightningModule):
-    """Cross-entropy on the scored targets, a cosine schedule by step, a `history` row per epoch.
+    """Cross-entropy on the scored targets, a schedule by step, a row of `history` per epoch.
 
-    Accuracies are over the whole test set: micro, every scored target counting alike, and macro,
-    every class that occurs among the targets counting alike.
+    `runs[i]` is the progress of the learner's row i. A run ends when it diverges, is taken over by
+    another process, or is good enough after an epoch; `ended` is then called with its number, and
+    the others go on unchanged. Accuracies are over the whole test set: micro, every scored target
+    counting alike, and macro, every class that occurs among the targets counting alike.
     """
 
     allow_zero_length_dataloader_with_multiple_devices = True  # of a short text
 
     def __init__(
         self,
-        model: SequenceModel,
+        learner: Learner,
+        runs: Sequence[Progress],
         vocab_size: int,
-        make_optimizer: Callable[[Iterable[nn.Parameter]], Optimizer],
+        make_optimizer: Callable[[Iterable[Any]], Optimizer],
         warmup_steps: int,
         total_steps: int,
         test_every: int,
         stop_at: float | None,
-        session: dict[str, Any],
         split: str = "test",
         processes: Processes = ALONE,
+        ended: Callable[[int], None] | None = None,
     ) -> None:
         super().__init__()
-        self.model = model
+        self.model = learner.weights  # so that Lightning knows the parameters
+        self.learner, self.runs, self.ended = learner, runs, ended
+        self.rows = list(range(len(runs)))  # that still learn
         self.make_optimizer = make_optimizer
         # Lightning could count the steps, but would then start the data before a restart is known.
         self.total_steps, self.warmup_steps = total_steps, warmup_steps
         self.test_every, self.stop_at = test_every, stop_at
         self.split = split  # what is looked at between epochs
         self.processes = processes
-        self.history: list[Row] = []
-        self.sessions = [session]  # which code ran where; more than one after a restart
-        self.seconds = {"training": 0.0, "testing": 0.0}  # of all sessions
         self.started = 0.0
-        self.losses: list[Tensor] = []  # of the epoch's steps so far
-        self.lr = 0.0  # of the last step
+        self.losses: list[Tensor] = []  # of the epoch's steps so far, each one per row
         self.vocab_size = vocab_size
-        self.scores = Scores(vocab_size, torch.device("cpu"))
+        self.scores: list[Scores] = []  # of each row
 
-    def training_step(self, batch: Batch, index: int) -> Tensor:
-        loss = self._loss(*batch)
-        self.losses.append(loss.detach())
-        self.lr = self.trainer.optimizers[0].param_groups[0]["lr"]
+    @property
+    def left(self) -> list[Progress]:
+        """Those that still learn."""
+        return [self.runs[row] for row in self.rows]
+
+    def on_train_batch_start(self, batch: Any, index: int) -> None:
+        factor = cosine(self.total_steps, self.warmup_steps, self.global_step)
+        for group in self.trainer.optimizers[0].param_groups:
+            group["lr"] = group["initial_lr"] * factor
+
+    def training_step(self, batch: Any, index: int) -> Tensor:
+        losses = self.learner.losses(batch, self.rows)
+        self.losses.append(losses.detach().view(-1))
         if len(self.losses) % CHECK_EVERY == 0:
             self._check_losses()
-        return loss
-
-    def _loss(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        logits, head = inputs.numel() * self.vocab_size, self.model.head
-        if logits > LARGEST:
-            assert isinstance(head, NextTokenHead)
-            total = summed_cross_entropy(self.model.features(inputs), head.weight, targets)
-            return total / (targets != IGNORE).sum()
-        # A GPU would have to wait for the number of targets that count.
-        if logits > MANY and isinstance(head, NextTokenHead) and inputs.device.type == "cpu":
-            scored = targets != IGNORE
-            return F.cross_entropy(head(self.model.features(inputs)[scored]), targets[scored])
-        return F.cross_entropy(
-            self.model(inputs).flatten(0, 1), targets.flatten(), ignore_index=IGNORE
-        )
+        return losses.sum() if losses.ndim else losses
 
     def on_train_start(self) -> None:
         self.started = time.perf_counter()
         self._plan_test()
+        self.leave_good_enough()  # before a kill
 
     def on_train_epoch_start(self) -> None:
         self.started = time.perf_counter()
@@ -140,47 +95,50 @@ class Training(pl.LightningModule):
     def on_validation_start(self) -> None:
         self._check_losses()
         self._lap("training")
-        self.scores = Scores(self.vocab_size, self.device)
+        self._begin_test()
 
-    def validation_step(self, batch: Batch, index: int) -> None:
-        inputs, targets = batch
-        scored = targets != IGNORE
-        if not isinstance(self.model.head, NextTokenHead):
-            self.scores.add(self.model(inputs)[scored].float(), targets[scored])
-            return
-        size = max(1, CHUNK_LOGITS // self.vocab_size)
-        x, wanted = self.model.features(inputs)[scored], targets[scored]
-        for part, target in zip(x.split(size), wanted.split(size), strict=True):
-            self.scores.add(self.model.head(part).float(), target)
+    def _begin_test(self) -> None:
+        self.scores = [Scores(self.vocab_size, self.device) for _ in self.rows]
+
+    def validation_step(self, batch: Any, index: int) -> None:
+        self.learner.test(batch, self.rows, self.scores)
 
     def on_validation_epoch_end(self) -> None:
-        row = self._test_row(self.split)
+        tests = self._test_rows(self.split)
         self._lap("testing")
-        if not row[f"{self.split}/loss"] <= LARGEST_LOSS:
-            raise DivergedError(row[f"{self.split}/loss"], self.global_step)
-        self.history.append(self._epoch_row() | row)
-        self._stop_if_good_enough()
+        lost = {}
+        for row, epoch, test in zip(self.rows, self._epoch_rows(), tests, strict=True):
+            loss = test[f"{self.split}/loss"]
+            if loss <= LARGEST_LOSS:
+                self.runs[row].history.append(epoch | test)
+            else:
+                lost[row] = (loss, self.global_step)
+        self._diverged(lost)
 
-    def _test_row(self, split: str) -> Row:
-        self.processes.sum(self.scores.loss, self.scores.wanted, self.scores.right)
-        return self.scores.row(split)
+    def _test_rows(self, split: str) -> list[Row]:
+        for scores in self.scores:
+            self.processes.sum(scores.loss, scores.wanted, scores.right)
+        return [scores.row(split) for scores in self.scores]
 
     @torch.no_grad()
-    def look_at(self, split: str, batches: Iterable[Batch]) -> Row:
-        """A split that plays no part in training, after it."""
+    def look_at(self, split: str, batches: Iterable[Any]) -> Row:
+        """Of a run alone: a split that plays no part in training, after it."""
         self.started = time.perf_counter()
         self.eval()
-        self.scores = Scores(self.vocab_size, self.device)
+        self._begin_test()
         for index, batch in enumerate(batches):
             self.validation_step(batch, index)
         self._lap("testing")
-        return self._test_row(split)
+        (found,) = self._test_rows(split)
+        return found
 
     def on_train_epoch_end(self) -> None:
         self._check_losses()
         self._lap("training")
-        if not self.history or self.history[-1]["epoch"] != self.current_epoch + 1:
-            self.history.append(self._epoch_row())
+        done = self.current_epoch + 1
+        for run, row in zip(self.left, self._epoch_rows(), strict=True):
+            if not run.history or run.history[-1]["epoch"] != done:
+                run.history.append(row)
 
     def configure_gradient_clipping(
         self,
@@ -188,50 +146,72 @@ class Training(pl.LightningModule):
         gradient_clip_val: Any = None,
         gradient_clip_algorithm: Any = None,
     ) -> None:
-        """By hand: Lightning refuses to clip for fused optimizers in mixed precision, which is
-        about loss scaling, and bfloat16 has none."""
+        """By hand, run by run. (And Lightning refuses to clip for fused optimizers in mixed
+        precision, which is about loss scaling, and bfloat16 has none.)"""
         if gradient_clip_val is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), gradient_clip_val)
+            for group in optimizer.param_groups:
+                nn.utils.clip_grad_norm_(group["params"], gradient_clip_val)
 
-    def configure_optimizers(self) -> Any:
-        optimizer = self.make_optimizer(self.model.parameters())
-        factor = partial(cosine, self.total_steps, self.warmup_steps)
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
-        return [optimizer], [{"scheduler": schedule, "interval": "step"}]
+    def configure_optimizers(self) -> Optimizer:
+        optimizer = self.make_optimizer(self.learner.groups())
+        for group in optimizer.param_groups:
+            group["initial_lr"] = group["lr"]
+        return optimizer
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Of each that still learns, so that the parts of a checkpoint go together."""
         self._lap("training")
+        losses = self._shared_losses().T.tolist()
+        for run, own in zip(self.left, losses or [[]] * len(self.rows), strict=True):
+            run.losses = own
         checkpoint["schema"] = SCHEMA
-        checkpoint["losses"] = self._shared_losses().tolist()
-        for name in KEPT:
-            checkpoint[name] = getattr(self, name)
+        checkpoint["runs"] = [run.kept() for run in self.left]
 
     def on_load_checkpoint(self, checkpoint: Mapping[str, Any]) -> None:
-        self.losses = [torch.tensor(loss, device=self.device) for loss in checkpoint["losses"]]
-        session = self.sessions[-1]
-        for name in KEPT:
-            setattr(self, name, checkpoint[name])
-        self.sessions.append(session)
-        self._stop_if_good_enough()
+        for run, kept in zip(self.runs, checkpoint["runs"], strict=True):
+            run.restore(kept)
+        steps = zip(*(run.losses for run in self.runs), strict=True)
+        self.losses = [torch.tensor(step, device=self.device) for step in steps]
 
-    def _stop_if_good_enough(self) -> None:
-        name = f"{self.split}/accuracy"
-        tests = [row[name] for row in self.history if name in row]
-        if self.stop_at is not None and tests and tests[-1] >= self.stop_at:
+    def leave_good_enough(self) -> None:
+        """At the end of an epoch, when their checkpoints are written."""
+        self.leave([row for row in self.rows if self.runs[row].reached(self.stop_at, self.split)])
+        if not self.rows:
             self.trainer.should_stop = True
 
-    def _epoch_row(self) -> Row:
-        mean = self._shared_losses().double().mean().item()
-        return {
-            "epoch": self.current_epoch + 1,
-            "step": self.global_step,
-            "lr": self.lr,
-            "train/loss": mean,
-        }
+    def leave(self, gone: Iterable[int]) -> None:
+        """These learn no more."""
+        gone = set(gone)
+        stay = [place for place, row in enumerate(self.rows) if row not in gone]
+        self.losses = [step[stay] for step in self.losses]
+        self.rows = [self.rows[place] for place in stay]
+        if self.ended is not None:
+            for row in sorted(gone):
+                self.ended(row)
+
+    def _diverged(self, lost: Mapping[int, tuple[float, int]]) -> None:
+        for row, (loss, step) in lost.items():
+            run = self.runs[row]
+            run.diverged_at = step
+            log.warning("run %s diverged: the loss is %.3g at step %d", run.name, loss, step)
+        self.leave(lost)
+        if not self.rows:
+            raise NobodyLeftError
+
+    def _epoch_rows(self) -> list[Row]:
+        means = self._shared_losses().double().mean(0).tolist()
+        groups = self.trainer.optimizers[0].param_groups
+        done, step = self.current_epoch + 1, self.global_step
+        return [
+            {"epoch": done, "step": step, "lr": groups[row]["lr"], "train/loss": mean}
+            for row, mean in zip(self.rows, means, strict=True)
+        ]
 
     def _lap(self, name: str) -> None:
+        """Time is shared out, so that the runs' add up to what passed."""
         now = time.perf_counter()
-        self.seconds[name] += now - self.started
+        for run in self.left:
+            run.seconds[name] += (now - self.started) / len(self.rows)
         self.started = now
 
     def _plan_test(self) -> None:
@@ -240,20 +220,22 @@ class Training(pl.LightningModule):
         self.trainer.check_val_every_n_epoch = 1 if last else self.test_every
 
     def _shared_losses(self) -> Tensor:
-        """Of the epoch's steps so far, each the mean over the processes."""
+        """A line per step of the epoch so far, a column per run: the means over the processes."""
         if not self.losses:
-            return torch.zeros(0)
+            return torch.zeros(0, len(self.rows))
         losses = self.processes.mean(torch.stack(self.losses))
         self.losses = list(losses.unbind())
         return losses
 
     def _check_losses(self) -> None:
         losses = self._shared_losses()
-        if not len(losses):
-            return
         bad = ~(losses <= LARGEST_LOSS)  # NaN too
-        if bad.any():
-            first = int(bad.int().argmax())
-            before = self.current_epoch * int(self.trainer.num_training_batches)
+        if not bad.any():
+            return
+        before = self.current_epoch * int(self.trainer.num_training_batches)
+        lost = {}
+        for column in bad.any(0).nonzero().flatten().tolist():
+            first = int(bad[:, column].int().argmax())
             step = (before + first) // self.trainer.accumulate_grad_batches + 1
-            raise DivergedError(losses[first].item(), step)
+            lost[self.rows[column]] = (losses[first, column].item(), step)
+        self._diverged(lost)

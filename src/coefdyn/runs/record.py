@@ -21,7 +21,7 @@ from coefdyn.config.plugins import CONF
 from coefdyn.errors import ConfigError
 
 SCHEMA = 1  # of records and checkpoints; version 0.1 had no number
-SOLO_CHECKPOINT, MEMBER_CHECKPOINT = "last.ckpt", "member.ckpt"
+CHECKPOINT = "last.ckpt"
 VERSIONS = ("coefdyn", "torch", "lightning", "numpy", "hydra-core")
 
 Row = dict[str, float | int]

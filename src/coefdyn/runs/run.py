@@ -5,6 +5,7 @@ import dataclasses
 import logging
 import time
 import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,13 +18,15 @@ from coefdyn.config.compose import Config, as_yaml
 from coefdyn.errors import ConfigError
 from coefdyn.model.coefficient_statistics import coefficient_statistics
 from coefdyn.model.model import blocks_of, mixers_of
-from coefdyn.runs.checkpoint import KeepProgress, check_checkpoint
+from coefdyn.runs.batches import Resumable
+from coefdyn.runs.checkpoint import KeepProgress, RunFiles, steps_of
+from coefdyn.runs.learner import Alone, Learner
 from coefdyn.runs.lock import Lock, LostLockError, locked
-from coefdyn.runs.loop import DivergedError, Training
+from coefdyn.runs.loop import NobodyLeftError, Training
+from coefdyn.runs.progress import Progress
 from coefdyn.runs.record import (
-    MEMBER_CHECKPOINT,
+    CHECKPOINT,
     SCHEMA,
-    SOLO_CHECKPOINT,
     Record,
     Row,
     columns,
@@ -50,38 +53,26 @@ def run_one(config: Config) -> Record:
 
     With trainer=ddp each of the processes calls it, and the first one writes.
     """
-    directory, force = folder_of(config), config.settings.force
-    place = directory / "record.json"
-    recorded = read_record(place)
-    if recorded is not None and not force:
+    recorded = read_record(folder_of(config) / "record.json")
+    if recorded is not None and not config.settings.force:
         log.info("run %s is already recorded; force=true trains it again", recorded.run_id)
         return recorded
     started = time.perf_counter()
-    setup = set_up(config)
-    lock: Lock | None = None
-
-    def begin() -> Record | None:
-        nonlocal lock
-        lock = held.enter_context(locked(directory))
-        recorded = read_record(place)  # somebody may just have written it
-        if recorded is not None and not force:
-            return recorded
-        open_directory(directory, config, displace=recorded is not None)
-        return None
+    job = begin(set_up(config))
+    processes = job.setup.processes
 
     def finish() -> Record:
-        assert lock is not None
         assert record is not None
         seconds = record.seconds | {"session": time.perf_counter() - started}
-        return leave(directory, dataclasses.replace(record, seconds=seconds), lock)
+        return leave(job, dataclasses.replace(record, seconds=seconds))
 
     try:
         with contextlib.ExitStack() as held:
-            recorded = setup.processes.agree(begin)
+            recorded = processes.agree(partial(take, job, held))
             if recorded is not None:
                 return recorded
-            record = _run(setup, directory, lock)
-            return setup.processes.agree(finish)
+            record = _train(job)
+            return processes.agree(finish)
     except OSError as error:
         raise ConfigError(
             f"paths.results={config.settings.paths.results} cannot be written to: "
@@ -89,30 +80,54 @@ def run_one(config: Config) -> Record:
         ) from error
 
 
-def open_directory(directory: Path, config: Config, displace: bool) -> None:
-    """`displace`: a finished run is to be trained again, and its checkpoint is no start for that.
+@dataclass
+class Job:
+    """A run under way."""
 
-    The record goes last: as long as it is there, the run is the finished one.
+    setup: Setup
+    directory: Path
+    progress: Progress
+    lock: Lock | None = None  # only the first of several processes has it
+
+
+def begin(setup: Setup) -> Job:
+    session = provenance(setup.device)
+    if setup.processes.world > 1:
+        session["device"]["processes"] = setup.processes.world
+    directory = folder_of(setup.config)
+    return Job(setup, directory, Progress(directory.name, [session]))
+
+
+def take(job: Job, held: contextlib.ExitStack) -> Record | None:
+    """Lock the run and open its directory, or give its record: somebody may just have written it.
+
+    A run that is to be trained again does not start from its checkpoint. Its record goes last: as
+    long as it is there, the run is the finished one.
     """
+    directory, config = job.directory, job.setup.config
+    job.lock = held.enter_context(locked(directory))
+    recorded = read_record(directory / "record.json")
+    if recorded is not None and not config.settings.force:
+        return recorded
     directory.mkdir(parents=True, exist_ok=True)
     for leftover in directory.glob("*.partial"):  # of a process that was killed
         if not leftover.name.startswith(("lock.", "probe.")) or _is_old(leftover):
             leftover.unlink(missing_ok=True)
     write_atomically(directory / "config.yaml", as_yaml(config.values))
     (directory / "error.txt").unlink(missing_ok=True)
-    if displace:
-        for name in (SOLO_CHECKPOINT, MEMBER_CHECKPOINT):
-            (directory / name).unlink(missing_ok=True)
+    if recorded is not None:
+        (directory / CHECKPOINT).unlink(missing_ok=True)
         (directory / "record.json").replace(directory / "record.old.json")
+    return None
 
 
-def leave(directory: Path, record: Record, lock: Lock) -> Record:
+def leave(job: Job, record: Record) -> Record:
     """Write the record, unless somebody else has taken over, and clear up."""
-    lock.check()
-    write_record(directory / "record.json", record)
-    other = SOLO_CHECKPOINT if record.population else MEMBER_CHECKPOINT
-    for leftover in ("error.txt", "record.old.json", other):
-        (directory / leftover).unlink(missing_ok=True)
+    assert job.lock is not None
+    job.lock.check()
+    write_record(job.directory / "record.json", record)
+    for leftover in ("error.txt", "record.old.json"):
+        (job.directory / leftover).unlink(missing_ok=True)
     return record
 
 
@@ -124,62 +139,100 @@ def _is_old(path: Path) -> bool:
         return False
 
 
-def _run(setup: Setup, directory: Path, lock: Lock | None) -> Record | None:
-    """The record, which only the first of several processes has. It has the lock too."""
-    first, device = setup.processes.first, setup.device
-    session = provenance(device)
-    if setup.processes.world > 1:
-        session["device"]["processes"] = setup.processes.world
+def _train(job: Job) -> Record | None:
+    """The record, which only the first of several processes has."""
+    setup, first = job.setup, job.setup.processes.first
+    model, devices = setup.model, setup.trainer.devices
+    model.recompute = devices.recompute
+    if devices.compile:
+        for block in model.blocks:
+            block.compile()
+    learner = Alone(model, setup.config.settings.model.vocab_size)
+    test = setup.data.test_batches(setup.test_batch_size, setup.device, setup.processes)
     try:
-        module, diverged_at = _train(setup, directory, lock, session)
+        module = fit([job], learner, setup.training_batches(), test)
+        if job.progress.taken_over is not None:
+            raise job.progress.taken_over
     except (ConfigError, LostLockError):
         raise
     except Exception:
         if first:
             with contextlib.suppress(OSError):
-                write_atomically(directory / "error.txt", traceback.format_exc())
+                write_atomically(job.directory / "error.txt", traceback.format_exc())
         raise
-    if first:
-        write_history(directory / "metrics.csv", module.history)
-    with autocast(setup.trainer, device):
-        metrics = setup.data.metrics(module, device, setup.task.chance, diverged_at is not None)
-    if not first:
-        return None
-    done = Trained(module.history, module.seconds, module.sessions, diverged_at)
-    return make_record(setup, directory.name, done, metrics)
+    return make_record(job, module)
 
 
-@dataclass(frozen=True)
-class Trained:
-    """What a training leaves besides the weights."""
-
-    history: list[Row]
-    seconds: dict[str, float]
-    sessions: list[dict[str, Any]]  # which code ran where, the present one last
-    diverged_at: int | None
+def fit(
+    jobs: Sequence[Job],
+    learner: Learner,
+    train: Resumable,
+    test: Any,
+    ended: Callable[[Training, int], None] | None = None,
+) -> Training:
+    """Train jobs that are equally far, each a row of the learner. Their progress says how they
+    ended; `ended` is called when one does before the others."""
+    setup, directories = jobs[0].setup, [job.directory for job in jobs]
+    config, trainer, processes = setup.config, setup.trainer, setup.processes
+    module = Training(
+        learner,
+        [job.progress for job in jobs],
+        vocab_size=config.settings.model.vocab_size,
+        make_optimizer=partial(build_optimizer, config),
+        warmup_steps=trainer.warmup_steps,
+        total_steps=trainer.max_epochs * len(train) // trainer.devices.accumulate,
+        test_every=trainer.test_every,
+        stop_at=trainer.stop_at,
+        split=setup.data.looked_at,
+        processes=processes,
+        ended=lambda row: ended(module, row) if ended else None,
+    )
+    start = processes.agree(partial(steps_of, directories[0] / CHECKPOINT, setup.model))
+    if start:
+        for directory in directories:
+            log.info("run %s goes on from its checkpoint", directory.name)
+    name, makers = directories[0].name, setup.loggers if processes.first else []
+    loggers = [make(save_dir=directories[0], version=name, name=name) for make in makers]
+    locks = [job.lock for job in jobs]
+    keep = KeepProgress(directories, trainer.checkpoint_seconds, locks, loggers, processes)
+    files, exit_code = RunFiles(directories, module), 1
+    try:
+        for logger in loggers:
+            logger.log_hyperparams(config.values)
+        lightning_trainer(trainer, [keep], files, directories[0], processes).fit(
+            module, train, test, ckpt_path=directories[0] / CHECKPOINT if start else None
+        )
+        exit_code = 0
+    except NobodyLeftError:
+        exit_code = 0
+    finally:
+        keep.close(exit_code)
+    return module.to(setup.device)  # Lightning takes it back
 
 
 def make_record(
-    setup: Setup,
-    name: str,
-    trained: Trained,
-    metrics: dict[str, float | None],
-    population: dict[str, Any] | None = None,
-) -> Record:
-    """With the statistics of the model as it is now."""
-    model, diverged_at = setup.model, trained.diverged_at
+    job: Job, module: Training, population: dict[str, Any] | None = None
+) -> Record | None:
+    """With the statistics of the job's model as it is now; all processes must ask for it."""
+    setup, run, model = job.setup, job.progress, job.setup.model
+    if setup.processes.first:
+        write_history(job.directory / "metrics.csv", run.history)
+    with autocast(setup.trainer, setup.device):
+        metrics = setup.data.metrics(run, module, setup.task.chance)
+    if not setup.processes.first:
+        return None
     started = time.perf_counter()
     statistics = None
-    if diverged_at is None and mixers_of(model):
+    if run.diverged_at is None and mixers_of(model):
         count = min(STATISTICS_SEQUENCES, max(1, STATISTICS_TOKENS // setup.task.length))
         sample = torch.from_numpy(setup.data.sample(count)).to(setup.device)
         statistics = coefficient_statistics(model.to(setup.device).eval(), sample)
-    last: Row = trained.history[-1] if trained.history else {}
+    last: Row = run.history[-1] if run.history else {}
     return Record(
         schema=SCHEMA,
-        run_id=name,
-        status="finished" if diverged_at is None else "diverged",
-        diverged_at_step=diverged_at,
+        run_id=run.name,
+        status="finished" if run.diverged_at is None else "diverged",
+        diverged_at_step=run.diverged_at,
         metrics=metrics,
         coefficients=statistics,
         epochs=int(last.get("epoch", 0)),
@@ -190,61 +243,9 @@ def make_record(
         backend=[getattr(block.mixer, "form_used", None) for block in blocks_of(model)],
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         data=setup.data.digests(),
-        history=columns(trained.history),
+        history=columns(run.history),
         population=population,
-        seconds={**trained.seconds, "statistics": time.perf_counter() - started},
-        earlier_sessions=trained.sessions[:-1],
-        **trained.sessions[-1],
+        seconds={**run.seconds, "statistics": time.perf_counter() - started},
+        earlier_sessions=run.sessions[:-1],
+        **run.sessions[-1],
     )
-
-
-def _train(
-    setup: Setup, directory: Path, lock: Lock | None, session: dict[str, Any]
-) -> tuple[Training, int | None]:
-    """The module after training, and the step at which it diverged, if it did."""
-    config, data, trainer, processes = setup.config, setup.data, setup.trainer, setup.processes
-    train = setup.training_batches()
-    test = data.test_batches(setup.test_batch_size, setup.device, processes)
-    setup.model.recompute = trainer.devices.recompute
-    if trainer.devices.compile:
-        for block in setup.model.blocks:
-            block.compile()
-    module = Training(
-        setup.model,
-        vocab_size=config.settings.model.vocab_size,
-        make_optimizer=partial(build_optimizer, config),
-        warmup_steps=trainer.warmup_steps,
-        total_steps=trainer.max_epochs * len(train) // trainer.devices.accumulate,
-        test_every=trainer.test_every,
-        stop_at=trainer.stop_at,
-        session=session,
-        split=data.looked_at,
-        processes=processes,
-    )
-    name, checkpoint = directory.name, directory / SOLO_CHECKPOINT
-    start = checkpoint if processes.agree(checkpoint.exists) else None
-    if start:
-        check_checkpoint(checkpoint, module)
-        log.info("run %s goes on from its checkpoint", name)
-    makers = setup.loggers if processes.first else []
-    loggers = [make(save_dir=directory, version=name, name=name) for make in makers]
-    before = lock.check if lock else _nothing
-    keep = KeepProgress(directory, trainer.checkpoint_seconds, loggers, before, processes)
-    exit_code, diverged_at = 1, None
-    try:
-        for logger in loggers:
-            logger.log_hyperparams(config.values)
-        lightning_trainer(trainer, [keep], directory, processes).fit(
-            module, train, test, ckpt_path=start
-        )
-        exit_code = 0
-    except DivergedError as error:
-        exit_code, diverged_at = 0, error.step
-        log.warning("run %s diverged: %s", name, error)
-    finally:
-        keep.close(exit_code)
-    return module, diverged_at
-
-
-def _nothing() -> None:
-    pass

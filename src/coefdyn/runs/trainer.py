@@ -8,12 +8,12 @@ from pathlib import Path
 
 import lightning.pytorch as pl
 import torch
+from lightning.fabric.plugins import CheckpointIO
 from lightning.pytorch.callbacks import Callback, RichProgressBar
 from lightning.pytorch.strategies import DDPStrategy
 
 from coefdyn.config.schema import Devices, Trainer
 from coefdyn.errors import ConfigError
-from coefdyn.runs.checkpoint import AtomicFiles
 from coefdyn.runs.processes import ALONE, Processes, environment
 
 PRECISIONS = {"fp32": "32-true", "bf16-mixed": "bf16-mixed"}
@@ -32,6 +32,7 @@ def check_devices(devices: Devices) -> None:
 def lightning_trainer(
     trainer: Trainer,
     callbacks: Sequence[Callback],
+    files: CheckpointIO,
     directory: Path,
     processes: Processes = ALONE,
 ) -> pl.Trainer:
@@ -57,7 +58,7 @@ def lightning_trainer(
             logger=False,
             enable_checkpointing=True,
             callbacks=[*callbacks, *(bar if show else [])],
-            plugins=[AtomicFiles(), environment(devices.strategy == "ddp")],
+            plugins=[files, environment(devices.strategy == "ddp")],
             enable_progress_bar=show,
             enable_model_summary=False,
             default_root_dir=directory,

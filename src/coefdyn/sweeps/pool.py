@@ -22,7 +22,7 @@ import torch
 from coefdyn.config.grid import PlannedRun
 from coefdyn.errors import ConfigError
 from coefdyn.runs.lock import owner_of
-from coefdyn.runs.record import MEMBER_CHECKPOINT, SOLO_CHECKPOINT
+from coefdyn.runs.record import CHECKPOINT
 from coefdyn.sweeps.progress import Progress
 from coefdyn.sweeps.state import unfinished, write_error
 from coefdyn.sweeps.worker import Outcome, attempt, shares
@@ -177,11 +177,10 @@ def _is_locked(run: PlannedRun) -> bool:
 
 
 def _saved_at(run: PlannedRun) -> int:
-    saved = 0
-    for name in (SOLO_CHECKPOINT, MEMBER_CHECKPOINT):
-        with contextlib.suppress(OSError):
-            saved = max(saved, (run.folder / name).stat().st_mtime_ns)
-    return saved
+    try:
+        return (run.folder / CHECKPOINT).stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def cores() -> int:

@@ -9,7 +9,7 @@ from typing import Literal
 from coefdyn.config.grid import PlannedRun
 from coefdyn.runs.lock import LockedError, LostLockError
 from coefdyn.runs.population.fusing import MEMBERS, family, is_fused
-from coefdyn.runs.record import MEMBER_CHECKPOINT, SOLO_CHECKPOINT, Record
+from coefdyn.runs.record import Record
 from coefdyn.sweeps.state import write_error
 
 End = Literal["done", "diverged", "failed", "elsewhere"]
@@ -24,14 +24,10 @@ class Outcome:
 
 
 def shares(runs: Sequence[PlannedRun]) -> list[tuple[PlannedRun, ...]]:
-    """What is done together: runs that make a population where that is asked for, else one each.
-
-    A run that has begun alone ends alone.
-    """
+    """What is done together: runs that make a population where that is asked for, else one each."""
     found: dict[str, list[PlannedRun]] = {}
     for run in runs:
-        alone = (run.folder / SOLO_CHECKPOINT).exists()
-        fused = is_fused(run.config) and not alone
+        fused = is_fused(run.config)
         found.setdefault(family(run.config) if fused else run.run_id, []).append(run)
     return [
         tuple(group[start : start + MEMBERS])
@@ -48,8 +44,7 @@ def attempt(runs: Sequence[PlannedRun]) -> list[Outcome]:
 
     endings: Sequence[Record | Exception]
     try:
-        begun = runs[0].folder / MEMBER_CHECKPOINT
-        if len(runs) == 1 and not begun.exists():  # else the last of a population that was ended
+        if len(runs) == 1:
             endings = [run_one(runs[0].config)]
         else:
             endings = train_population([run.config for run in runs])

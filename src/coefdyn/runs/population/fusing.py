@@ -12,7 +12,7 @@ from coefdyn.mixer.backends import ADAPTERS
 VARIED = {"optimizer.lr": 0, "optimizer.weight_decay": 0, "seed": 0, "task.seed": 0}
 # Tokens of a member's batch up to which auto fuses, by device; `suite=population` measures it. The
 # number for GPUs is an estimate.
-FUSED_TOKENS = {"cpu": 2048, "cuda": 2**15}
+FUSED_TOKENS = {"cpu": 512, "cuda": 2**15}
 MEMBERS = 16  # of a population, at most
 
 

@@ -1,30 +1,30 @@
-"""Models of one architecture as one: stacked parameters, a row per member."""
+"""Models of one architecture as one: a vector of weights per member, all in one pass."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from coefdyn.model.model import SequenceModel, mixers_of
+from coefdyn.runs.population.batches import BySeed
+from coefdyn.runs.progress import Scores
 from coefdyn.tasks.task import IGNORE
+
+MOMENTS = ("exp_avg", "exp_avg_sq")  # of AdamW, a number per weight
 
 
 class Stack:
-    """Weights and AdamW's moments of all members, a row each, and one step of all."""
+    """A learner with a row per member. The optimizer sees a group with one vector for each."""
 
     def __init__(
         self,
         models: Sequence[SequenceModel],
-        lr: Sequence[float],
-        decay: Sequence[float],
-        betas: tuple[float, float],
-        eps: float,
-        clip: float | None,
-        mixed: bool,
+        seeds: Sequence[int],
+        optimizers: Sequence[Mapping[str, Any]],
         device: torch.device,
     ) -> None:
         self.base = models[0].to(device)
@@ -33,74 +33,91 @@ class Stack:
         self.names = [name for name, _ in self.base.named_parameters()]
         self.shapes = [parameter.shape for parameter in self.base.parameters()]
         rows = [parameters_to_vector(model.parameters()).detach() for model in models]
-        self.weights = torch.stack([row.to(device) for row in rows])
-        self.moments = (torch.zeros_like(self.weights), torch.zeros_like(self.weights))
-        self.betas, self.eps, self.clip = betas, eps, clip
-        self.autocast = partial(torch.autocast, device.type, torch.bfloat16, enabled=mixed)
-        self.lr, self.decay = (
-            torch.tensor(column, dtype=torch.float64, device=device).unsqueeze(1)
-            for column in (lr, decay)
-        )
+        self.weights = nn.ParameterList(row.to(device) for row in rows)
+        self.seeds, self.optimizers = seeds, optimizers
 
-    def restore(self, row: int, weights: Tensor, moments: tuple[Tensor, Tensor]) -> None:
-        for stack, saved in zip((self.weights, *self.moments), (weights, *moments), strict=True):
-            stack[row] = saved
+    def groups(self) -> Iterable[dict[str, Any]]:
+        for row, optimizer in zip(self.weights, self.optimizers, strict=True):
+            own = {name: optimizer[name] for name in ("lr", "weight_decay")}
+            yield {"params": [row], **own}
 
-    def row(self, row: int) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """A member's weights and moments."""
-        mean, square = self.moments
-        return self.weights.detach()[row], (mean[row], square[row])
+    def losses(self, batch: BySeed, rows: Sequence[int]) -> Tensor:
+        return self._over_members(self._loss, rows, *self._data(batch, rows))
 
-    def keep(self, rows: Sequence[int]) -> None:
-        index = torch.tensor(rows, device=self.weights.device)
-        self.weights, self.lr, self.decay = (
-            x.index_select(0, index) for x in (self.weights, self.lr, self.decay)
-        )
-        mean, square = self.moments
-        self.moments = mean.index_select(0, index), square.index_select(0, index)
+    def test(self, batch: BySeed, rows: Sequence[int], scores: Sequence[Scores]) -> None:
+        inputs, targets = self._data(batch, rows)
+        logits = self._over_members(self._forward, rows, inputs)
+        for i, score in enumerate(scores):
+            wanted = targets if targets.ndim == 2 else targets[i]
+            scored = wanted != IGNORE
+            score.add(logits[i][scored].float(), wanted[scored])
 
-    def step(self, inputs: Tensor, targets: Tensor, number: int, factor: float) -> Tensor:
-        """Losses before the step; it is step `number`, counted from 1, at `factor` of each lr."""
-        weights = self.weights.requires_grad_()
-        with self.autocast():
-            losses = self._over_members(self._loss, weights, inputs, targets)
-        (gradient,) = torch.autograd.grad(losses.sum(), weights)
-        self._update(gradient, number, factor)
-        return losses.detach()
-
-    @torch.no_grad()
-    def _update(self, gradient: Tensor, number: int, factor: float) -> None:
-        """AdamW as torch has it, with a learning rate and a decay per row."""
-        if self.clip is not None:
-            norm = gradient.norm(dim=1, keepdim=True)
-            gradient = gradient * (self.clip / (norm + 1e-6)).clamp(max=1.0)
-        weights, (mean, square) = self.weights, self.moments
-        lr = self.lr * factor
-        mean.lerp_(gradient, 1 - self.betas[0])
-        square.mul_(self.betas[1]).addcmul_(gradient, gradient, value=1 - self.betas[1])
-        corrections = [1 - beta**number for beta in self.betas]
-        size = (square.sqrt() / corrections[1] ** 0.5).add_(self.eps)
-        weights.mul_((1 - lr * self.decay).to(weights.dtype))
-        weights.sub_((lr / corrections[0]).to(weights.dtype) * mean / size)
-
-    @torch.no_grad()
-    def logits(self, inputs: Tensor) -> Tensor:
-        with self.autocast():
-            return self._over_members(self._forward, self.weights, inputs)
-
-    def load(self, row: int, model: torch.nn.Module) -> None:
-        """A member's weights into a model of its own."""
+    def load(self, row: int, model: SequenceModel) -> None:
+        """A member's weights into a model of its own, and which form computed it."""
         vector_to_parameters(self.weights[row].detach().clone(), model.parameters())
+        for own, base in zip(mixers_of(model), mixers_of(self.base), strict=True):
+            own.form_used = base.form_used
+
+    def parts(self, checkpoint: dict[str, Any], rows: Sequence[int]) -> list[dict[str, Any]]:
+        (optimizer,) = checkpoint["optimizer_states"]
+        found = []
+        for place, row in enumerate(rows):
+            state, group = optimizer["state"][row], optimizer["param_groups"][row]
+            moments = zip(*(self._split(state[name]) for name in MOMENTS), strict=True)
+            own = {
+                i: {"step": state["step"].clone(), **dict(zip(MOMENTS, pair, strict=True))}
+                for i, pair in enumerate(moments)
+            }
+            group = group | {"params": list(range(len(self.names)))}
+            weights = self._split(checkpoint["state_dict"][f"model.{row}"])
+            keys = (f"model.{name}" for name in self.names)
+            found.append(checkpoint | {
+                "state_dict": dict(zip(keys, weights, strict=True)),
+                "optimizer_states": [{"state": own, "param_groups": [group]}],
+                "runs": [checkpoint["runs"][place]],
+            })  # fmt: skip
+        return found
+
+    def whole(self, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        states, groups = {}, []
+        for row, part in enumerate(parts):
+            (optimizer,) = part["optimizer_states"]
+            own = optimizer["state"]
+            states[row] = {"step": own[0]["step"]} | {
+                name: _joined(own[i][name] for i in range(len(self.names))) for name in MOMENTS
+            }
+            groups.append(optimizer["param_groups"][0] | {"params": [row]})
+        weights = {
+            f"model.{row}": _joined(part["state_dict"][f"model.{name}"] for name in self.names)
+            for row, part in enumerate(parts)
+        }
+        return parts[0] | {
+            "state_dict": weights,
+            "optimizer_states": [{"state": states, "param_groups": groups}],
+            "runs": [part["runs"][0] for part in parts],
+        }
+
+    def _split(self, vector: Tensor) -> list[Tensor]:
+        """By parameter. Clones: a file would else have the whole vector once for each."""
+        parts = vector.split([shape.numel() for shape in self.shapes])
+        return [x.reshape(shape).clone() for x, shape in zip(parts, self.shapes, strict=True)]
+
+    def _data(self, batch: BySeed, rows: Sequence[int]) -> list[Tensor]:
+        """Inputs and targets: b t if they are the same for all, else m b t."""
+        seeds = [self.seeds[row] for row in rows]
+        if len(batch) == 1:
+            return list(batch[seeds[0]])
+        return [torch.stack([batch[seed][side] for seed in seeds]) for side in range(2)]
 
     def _over_members(
-        self, function: Callable[..., Tensor], weights: Tensor, *data: Tensor
+        self, function: Callable[..., Tensor], rows: Sequence[int], *data: Tensor
     ) -> Tensor:
-        rows = weights.split([shape.numel() for shape in self.shapes], dim=1)
+        weights = torch.stack([self.weights[row] for row in rows])
+        columns = weights.split([shape.numel() for shape in self.shapes], dim=1)
         parts = {
-            name: row.unflatten(1, shape) if shape else row.squeeze(1)
-            for name, shape, row in zip(self.names, self.shapes, rows, strict=True)
+            name: column.unflatten(1, shape) if shape else column.squeeze(1)
+            for name, shape, column in zip(self.names, self.shapes, columns, strict=True)
         }
-        # Data of one seed are the same for all: b t; else m b t.
         dims = tuple(None if x.ndim == 2 else 0 for x in data)
         return vmap(function, in_dims=(0, *dims))(parts, *data)
 
@@ -110,3 +127,7 @@ class Stack:
     def _loss(self, parts: Mapping[str, Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
         logits = self._forward(parts, inputs)
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE)
+
+
+def _joined(parts: Iterable[Tensor]) -> Tensor:
+    return torch.cat([part.flatten() for part in parts])
