@@ -139,8 +139,8 @@ def test_damaged_files_of_a_run_are_named_and_left_alone(
     torch.save([1], saved)
     damages = [
         (record, whole[: len(whole) // 2].encode(), "record.json cannot be read; delete it"),
-        (record, b'{"schema": 1}', "record.json is incomplete; delete it"),
-        (record, b"{}", "has schema 0, and this version of coefdyn reads schema 1"),
+        (record, b'{"schema": 2}', "record.json is incomplete; delete it"),
+        (record, b"{}", "has schema 0, and this version of coefdyn reads schema 2"),
         (checkpoint, weights[: len(weights) // 2], "last.ckpt cannot be read; delete it"),
         (checkpoint, b"", "last.ckpt cannot be read; delete it"),
         (checkpoint, saved.getvalue(), "last.ckpt cannot be read; delete it"),

@@ -33,23 +33,25 @@ def test_an_argument_at_its_neutral_value_changes_no_id(
     """As a later version would add one: to every slot, task and section."""
     for section in ("", "model", "trainer", "optimizer", "task"):
         known = identity.NEUTRAL.get(section, {})
-        monkeypatch.setitem(identity.NEUTRAL, section, {**known, "added": 1.0})
+        monkeypatch.setitem(identity.NEUTRAL, section, {**known, "novel": 1.0})
     for text, values in configurations.items():
         values = json.loads(json.dumps(values))
         slots = [values["task"], *(values["model"][slot] for slot in SLOTS)]
         slots += [slot["decay"] for slot in slots if "decay" in slot]
         for slot in slots:
             kind = trusted_class(slot["_target_"], (OURS, "torch"))
-            monkeypatch.setattr(kind, "neutral", {"added": 1.0}, raising=False)
+            monkeypatch.setattr(
+                kind, "neutral", {**getattr(kind, "neutral", {}), "novel": 1.0}, raising=False
+            )
         places = [values, values["model"], values["trainer"], values["optimizer"], *slots]
         for place in places:
-            place["added"] = 1  # as whole numbers may be written
+            place["novel"] = 1  # as whole numbers may be written
         assert run_id(values) == IDS[text]
         for place in places:
             for other in (0.6, True):
-                place["added"] = other
+                place["novel"] = other
                 assert run_id(values) != IDS[text]
-            place["added"] = 1.0
+            place["novel"] = 1.0
 
 
 def test_where_a_class_lies_is_no_part_of_the_id(

@@ -116,15 +116,18 @@ def record(stem: str, run: PlannedRun, world: World = right, **changes: Any) -> 
     length = run.values["task"]["seq_len"]
     statistics["per_head"] = {"zeros_per_index": [[[0.0] * (length - 1) + [zeros]] * 2] * 2}
     values: dict[str, Any] = {
-        "schema": 1,
+        "schema": 2,
         "run_id": run.run_id,
         "status": "finished",
         "diverged_at_step": None,
         "metrics": {f"test/{name}": value for name, value in metrics.items()},
         "coefficients": statistics,
+        "initial": None,
         "epochs": 2,
         "steps": 4,
         "chance": CHANCE,
+        "order_free": CHANCE,
+        "ceiling": 1.0,
         "config": run.values,
         "choices": dict(run.choices),
         "backend": [],

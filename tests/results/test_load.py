@@ -41,7 +41,9 @@ def test_a_row_has_everything_of_a_record_that_is_one_value() -> None:
     metrics = ("accuracy", "accuracy_macro", "accuracy_best", "loss", "perplexity",
                "perplexity_word")  # fmt: skip
     statistics = ("near_zero", "near_one", "ratio", "near_zero_raw", "near_one_raw", "ratio_raw",
+                  "near_zero_relative", "entropy", "score_variance", "effective_rank",
                   "guarded_rows", "most_zeros")  # fmt: skip
+    initial = ("near_zero", "near_zero_raw", "near_zero_relative", "score_variance")
     assert flat(made("a", 0.5)) == {
         "run_id": "a",
         "task": "noisy_recall",
@@ -51,7 +53,10 @@ def test_a_row_has_everything_of_a_record_that_is_one_value() -> None:
         **{f"test/{name}": 0.5 * times for times, name in enumerate(metrics, 1)},
         "validation/perplexity": 3.5,
         "chance": 0.125,
+        "order_free": 0.25,
+        "ceiling": 1.0,
         **{name: 0.5 * times for times, name in enumerate(statistics, 8)},
+        **{f"initial.{name}": 0.5 * times for times, name in enumerate(initial, 20)},
         "epochs": 2,
         "steps": 4,
         "parameters": 1000,

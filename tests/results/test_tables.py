@@ -26,13 +26,18 @@ AXES = {"scale": "smoke", "task": "noisy_recall", "model": "gla", **SLOTS, "post
 METRICS = ("accuracy", "accuracy_macro", "accuracy_best", "loss", "test/perplexity",
            "test/perplexity_word", "validation/perplexity")  # fmt: skip
 STATISTICS = ("near_zero", "near_one", "ratio", "near_zero_raw", "near_one_raw", "ratio_raw",
-              "guarded_rows", "most_zeros")  # fmt: skip
+              "near_zero_relative", "entropy", "score_variance", "effective_rank", "guarded_rows",
+              "most_zeros")  # fmt: skip
+INITIAL = ("near_zero_initial", "near_zero_raw_initial", "near_zero_relative_initial",
+           "score_variance_initial")  # fmt: skip
 
 
 def measured(accuracy: float) -> dict[str, Any]:
     """What `recorded` measures, all of it."""
     metrics = {name: times * accuracy for times, name in enumerate(METRICS, 1)}
-    return metrics | {name: times * accuracy for times, name in enumerate(STATISTICS, 8)}
+    return metrics | {
+        name: times * accuracy for times, name in enumerate((*STATISTICS, *INITIAL), 8)
+    }
 
 
 def test_a_row_says_what_its_run_was_and_what_it_did() -> None:
@@ -42,7 +47,13 @@ def test_a_row_says_what_its_run_was_and_what_it_did() -> None:
     table = run_table(runs, records)
     assert list(table.columns) == RUN_COLUMNS
     finished, failed = table.to_dict("records")
-    known = {"chance": 0.125, "zero_limit": 7, "parameters": 1000}
+    known = {
+        "chance": 0.125,
+        "order_free": 0.25,
+        "ceiling": 1.0,
+        "zero_limit": 7,
+        "parameters": 1000,
+    }
     assert finished | {"diverged_at_step": None} == {
         **AXES, "seed": 4, "lr": 1e-3, "weight_decay": 0.1, "status": "finished",
         "diverged_at_step": None, **measured(0.5), "mean_zeros": 4.5, **known, "run_id": "a",
@@ -52,8 +63,8 @@ def test_a_row_says_what_its_run_was_and_what_it_did() -> None:
     assert {name for name, value in failed.items() if value != value} == blank
     assert {name: value for name, value in failed.items() if name not in blank} == {
         **AXES, "seed": 0, "lr": 0.01, "weight_decay": 0.2, "status": "diverged",
-        "diverged_at_step": 7, **{name: measured(0.25)[name] for name in METRICS}, **known,
-        "run_id": "b",
+        "diverged_at_step": 7, "run_id": "b", **known,
+        **{name: measured(0.25)[name] for name in (*METRICS, *INITIAL)},
     }  # fmt: skip
 
 
@@ -111,7 +122,8 @@ def test_a_point_is_over_seeds_the_best_run_of_each() -> None:
         pytest.approx({
             "n_heads": 3, "n_state": 24, "seq_len": 8, "seeds": 2,
             "accuracy_std": 0.1 * 2**0.5, "accuracy_min": 0.4, "accuracy_max": 0.6,
-            **measured(0.5), "mean_zeros": 4.5, "chance": 0.125, "zero_limit": 7,
+            **measured(0.5), "mean_zeros": 4.5, "chance": 0.125, "order_free": 0.25,
+            "ceiling": 1.0, "zero_limit": 7,
             "parameters": 1000, "lr": 2e-3, "weight_decay": 0.1,
             "runs": 5, "missing": 1, "diverged": 1, "accuracy_worst": 0.2,
         })

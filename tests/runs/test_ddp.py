@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from coefdyn.config.build import build_task
 from coefdyn.config.compose import compose
 from coefdyn.errors import ConfigError
 from coefdyn.runs.data import ExampleData
@@ -100,7 +101,7 @@ def test_what_cannot_be_shared_is_named(tmp_path: Path, change: list[str], words
 
 def test_tasks_of_small_batches_are_not_shared() -> None:
     nothing = Examples(np.zeros((4, 3), np.int64), np.zeros((4, 3), np.int64))
-    data = ExampleData(nothing, nothing)
+    data = ExampleData(build_task(compose(["scale=smoke"])), nothing, nothing)
     with pytest.raises(ValueError, match="ddp with 2 processes is for text"):
         data.training_batches(2, torch.device("cpu"), 0, processes=Processes(0, 2))
 

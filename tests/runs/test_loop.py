@@ -56,12 +56,14 @@ def with_losses(monkeypatch: pytest.MonkeyPatch, value: Callable[[int], float]) 
     return taken
 
 
-def with_tests(monkeypatch: pytest.MonkeyPatch, **columns: list[float]) -> None:
+def with_tests(monkeypatch: pytest.MonkeyPatch, of: str = "test", **columns: list[float]) -> None:
     """The numbers of one test after the other."""
     rows: Iterator[Any] = iter(zip(*columns.values(), strict=True))
     own = Scores.row
 
     def row(self: Scores, split: str) -> Row:
+        if split != of:
+            return own(self, split)
         named = {f"{split}/{name}": x for name, x in zip(columns, next(rows), strict=True)}
         return own(self, split) | named
 
@@ -135,7 +137,8 @@ def test_a_run_ends_when_an_accuracy_is_reached_exactly(
     second: float, epochs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_losses(monkeypatch, lambda _: 1.0)
-    with_tests(monkeypatch, accuracy=[0.5, second, 0.76, 0.8], accuracy_macro=[0.9] * 4)
+    reached = [0.5, second, 0.76, 0.8]
+    with_tests(monkeypatch, "validation", accuracy=reached, accuracy_macro=[0.9] * 4)
     record = run_smoke(tmp_path, "trainer.stop_at=0.75", "trainer.max_epochs=4")
     assert (record.status, record.epochs, record.steps) == ("finished", epochs, 2 * epochs)
 
@@ -166,8 +169,7 @@ def test_every_epoch_has_one_row_with_the_mean_of_its_losses(
 def module_of(setup: Setup) -> Training:
     return Training(
         Alone(setup.model, 12), [Progress("name", [])], vocab_size=12,
-        make_optimizer=lambda p: torch.optim.SGD(p), warmup_steps=0, total_steps=1, test_every=1,
-        stop_at=None,
+        make_optimizer=lambda p: torch.optim.SGD(p), total_steps=1, trainer=setup.trainer,
     )  # fmt: skip
 
 
@@ -206,8 +208,9 @@ def test_statistics_take_64_sequences_and_32768_tokens_at_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_module, "coefficient_statistics", lambda *_: {})
-    data = Sampled(EXAMPLES, EXAMPLES)
-    setup = replace(set_up(smoke(tmp_path, "task=compression")), data=data)
+    setup = set_up(smoke(tmp_path, "task=compression"))
+    data = Sampled(setup.task, EXAMPLES, EXAMPLES)
+    setup = replace(setup, data=data)
     module = module_of(setup)
     run = Progress("name", [{"git": {}, "versions": {}, "device": {}}])
     lengths = {7: 64, 511: 64, 512: 64, 513: 63, 1024: 32, 2**15: 1, 2**15 + 1: 1}
@@ -218,9 +221,10 @@ def test_statistics_take_64_sequences_and_32768_tokens_at_most(
 
 
 def test_metrics_of_a_run_that_never_had_a_test_are_chance(tmp_path: Path) -> None:
+    setup = set_up(smoke(tmp_path))
     never = Progress("name", [], history=[{"epoch": 1, "train/loss": 2.5}], diverged_at=9)
-    module = module_of(set_up(smoke(tmp_path)))
-    assert ExampleData(EXAMPLES, EXAMPLES).metrics(never, module, 0.125) == {
+    module = module_of(setup)
+    assert ExampleData(setup.task, EXAMPLES, EXAMPLES).metrics(never, module, 0.125) == {
         "test/accuracy": 0.125,
         "test/accuracy_macro": 0.125,
         "test/accuracy_best": 0.125,

@@ -39,10 +39,14 @@ def with_losses(monkeypatch: pytest.MonkeyPatch, bad: dict[float, tuple[int, flo
     return taken
 
 
-def with_tests(monkeypatch: pytest.MonkeyPatch, rows: Sequence[Row]) -> None:
+def with_tests(monkeypatch: pytest.MonkeyPatch, rows: Sequence[Row], of: str = "test") -> None:
     """The numbers of the members' tests, one member after the other, test by test."""
     given, own = iter(rows), Scores.row
-    monkeypatch.setattr(Scores, "row", lambda self, split: own(self, split) | next(given))
+
+    def row(self: Scores, split: str) -> Row:
+        return own(self, split) | (next(given) if split == of else {})
+
+    monkeypatch.setattr(Scores, "row", row)
 
 
 def test_losses_of_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,11 +75,12 @@ def test_a_member_ends_when_its_accuracy_is_reached_exactly(
 ) -> None:
     with_losses(monkeypatch, {})
     reached = [0.75, math.nextafter(0.75, 0), 0.9]  # the last one is of the one that is left
-    with_tests(monkeypatch, [{"test/accuracy": x, "test/accuracy_macro": 0.9} for x in reached])
+    rows = [{"validation/accuracy": x, "validation/accuracy_macro": 0.9} for x in reached]
+    with_tests(monkeypatch, rows, "validation")
     found = train(tmp_path, "trainer.stop_at=0.75")
     assert [record.epochs for record in found] == [1, 2]
     assert [record.steps for record in found] == [2, 4]
-    assert [record.metrics["test/accuracy"] for record in found] == [0.75, 0.9]
+    assert [record.history["validation/accuracy"][-1] for record in found] == [0.75, 0.9]
 
 
 @pytest.mark.parametrize(("bad", "seen_after"), [(3, 50), (51, 100), (103, 110)])

@@ -65,10 +65,8 @@ def throughput(scale: str, changes: list[str], repeats: int, bar: float) -> Resu
         [Progress("benchmark", [])],
         vocab_size=vocab_size,
         make_optimizer=partial(build_optimizer, config),
-        warmup_steps=0,
         total_steps=settings.max_epochs * len(batches()),
-        test_every=settings.test_every,
-        stop_at=None,
+        trainer=settings,
     )
     alternate = Alternate(bare_steps(config, batches(), module.total_steps))
     with tempfile.TemporaryDirectory() as directory:

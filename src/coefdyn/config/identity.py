@@ -26,7 +26,11 @@ NOT_HASHED = {
     "trainer": {"devices", "checkpoint_seconds"},
 }
 OF_A_DESIGN = {"evolution", "scaling", "readout", "normalization", "preprocess", "unit_qk"}
-NEUTRAL: dict[str, dict[str, Any]] = {"": {}, "model": {"mixer": None}, "trainer": {}}
+NEUTRAL: dict[str, dict[str, Any]] = {
+    "": {},
+    "model": {"mixer": None},
+    "trainer": {"schedule": "cosine"},
+}
 
 
 def run_id(values: Mapping[str, Any]) -> str:

@@ -73,6 +73,7 @@ class Trainer:
     max_epochs: Count
     batch_size: Count
     warmup_steps: Whole
+    schedule: Literal["cosine", "constant"]
     clip: Positive | None
     precision: Literal["fp32", "bf16-mixed"]
     stop_at: Positive | None

@@ -18,7 +18,7 @@ from coefdyn.mixer.forms.recurrent import recurrent_step
 from coefdyn.mixer.forms.tiles import Inputs, coefficients
 from coefdyn.mixer.fused import divided, scaled
 from coefdyn.mixer.slots.evolution import Evolution
-from coefdyn.mixer.slots.normalization import Normalization, Rows
+from coefdyn.mixer.slots.normalization import Normalization, One, Rows
 from coefdyn.mixer.slots.readout import Identity, Readout
 from coefdyn.mixer.slots.scaling import Scaling
 from coefdyn.mixer.slots.transition import Transition
@@ -127,12 +127,12 @@ class Design(nn.Module):
         previous_unit: Float[Tensor, "b h 1"] | None = None,
         for_loops: bool = False,
     ) -> Stream:
-        """Values have one more channel where the row sum of alpha is asked for. `for_loops`: not
-        so, and a b_j that is one number for all is left to them, as `scale`."""
+        """Values have one more channel where the row sum of alpha is asked for; not `for_loops`,
+        which also get a b_j that is one number for all as `scale`."""
         q, k, v = given.q, given.k, given.v if for_loops else self._values(given.v)
         transition = self.evolution(given.x, given.direction)
-        plain = not self.uses_units and self.readout.feature_map is None
-        if for_loops and plain and self.scaling.constant is not None:
+        plain = for_loops and not self.uses_units and self.readout.feature_map is None
+        if plain and self.scaling.constant is not None:
             return Stream(q, k, v, transition, scale=self.scaling.constant)
         scale = self.scaling(given.x, transition)
         if not self.uses_units:
@@ -141,8 +141,7 @@ class Design(nn.Module):
         log_b = (scale if self.scaling.log_space else torch.zeros_like(scale)).expand(k.shape[:3])
         unit, shift = transition.growth(log_b, previous_unit)
         b = (log_b - unit).exp().to(k.dtype)
-        if not self.scaling.log_space:
-            b = b * scale
+        b = b if self.scaling.log_space else b * scale
         assert self.readout.homogeneous is not None
         return Stream(
             q,
@@ -186,16 +185,16 @@ class Design(nn.Module):
         self, given: Projected, state: DesignState | None
     ) -> tuple[Float[Tensor, "b h 1 p"], DesignState]:
         """The recurrent form: one step."""
-        stream = self.prepare(given, None if state is None else state.key_unit)
+        stream = self.prepare(given, state.key_unit if state else None)
         terms = linear_terms(self.readout, stream.q, stream.k, stream.transition)
         results = [
             recurrent_step(
-                None if state is None else state.sums[i], term.q, term.k, stream.v, term.transition
+                state.sums[i] if state else None, term.q, term.k, stream.v, term.transition
             )
             for i, term in enumerate(terms)
         ]
         total = weighted_sum(terms, [y for y, _ in results])
-        position = 0 if state is None else state.position
+        position = state.position if state else 0
         y = self.normalize(given.x, total, stream.log_unit, position)
         return y, DesignState(position + 1, tuple(sum_ for _, sum_ in results), stream.key_unit)
 
@@ -231,8 +230,7 @@ class Design(nn.Module):
         rows = Rows(alpha.sum(-1), unit, self.readout.nonnegative, start=0)
         eta = self.normalization(given.x, rows).double().expand(alpha.shape[:3])
         # A row is guarded where it is in the model's own precision.
-        own = replace(rows, total=alpha.sum(-1).to(given.q.dtype))
-        guarded = self.normalization.guarded(own)
+        guarded = self.normalization.guarded(replace(rows, total=alpha.sum(-1).to(given.q.dtype)))
         if guarded is None:
             guarded = torch.zeros_like(eta, dtype=torch.bool)
         elif self.readout.nonnegative:
@@ -241,6 +239,10 @@ class Design(nn.Module):
             scale = unit.clamp(-600, 600).exp()
             alpha, eta = alpha.mul_(scale.unsqueeze(-1)), eta * scale
         return Coefficients(alpha, eta, guarded)
+
+    def scores(self, given: Projected) -> Float[Tensor, "b h i j"]:
+        """q_i . h_ij in float64, zero for j > i; they may overflow where A_t grows."""
+        return Design(self.evolution, self.scaling, Identity(), One()).coefficients(given).alpha
 
     def _alpha(
         self,
@@ -279,9 +281,8 @@ class Design(nn.Module):
 
     def _values(self, v: Float[Tensor, "b h t p"]) -> Float[Tensor, "b h t m"]:
         """The row sum of alpha is the sum for one more value, which is 1."""
-        if not self.normalization.uses_row_sum:
-            return v
-        return torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
+        summed = self.normalization.uses_row_sum
+        return torch.cat([v, torch.ones_like(v[..., :1])], dim=-1) if summed else v
 
     def normalize(
         self,

@@ -79,6 +79,7 @@ class SequenceMixer(nn.Module):
         self.splits = [n_state, n_state, d_value] + [n_state] * evolution.own_direction
         self.project = nn.Linear(d_model, sum(self.splits), bias=False)
         self.preprocess = preprocess(sum(self.splits))
+        self.preprocess.settle(self.splits)
 
     @property
     def output_class(self) -> OutputClass:

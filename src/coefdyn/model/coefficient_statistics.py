@@ -1,6 +1,7 @@
 """How the coefficients of a trained model are distributed."""
 
 import contextlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -9,13 +10,17 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from coefdyn.mixer.design import Coefficients
+from coefdyn.mixer.design import Coefficients, Projected
 from coefdyn.mixer.sequence_mixer import SequenceMixer
 from coefdyn.model.model import SequenceModel, blocks_of, mixers_of
 
 NEAR_ZERO = 1e-3
 NEAR_ONE = 0.9  # up to 1
+FAR_BELOW_UNIFORM = 0.1  # times 1/i, the weight of each of i equal ones
 ZERO = 1e-6
+FEW = 8  # sequences for what costs more than a count
+FOLLOWED = ("near_zero", "near_zero_raw", "near_zero_relative", "near_one", "entropy",
+            "score_variance")  # fmt: skip
 BLOCK_ROWS = 64
 SLICE_ELEMENTS = 2**22  # of alpha at a time: the passes over them stay in cache
 
@@ -28,6 +33,8 @@ class Counts:
     near_one: Int64[Tensor, " h"]
     near_zero_raw: Int64[Tensor, " h"]
     near_one_raw: Int64[Tensor, " h"]
+    near_zero_relative: Int64[Tensor, " h"]
+    entropy: Float[Tensor, " h"]
     guarded: Int64[Tensor, " h"]
     zeros: Int64[Tensor, "h i"]
     most_zeros: Int64[Tensor, " h"]
@@ -43,9 +50,13 @@ def coefficient_statistics(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -
     """Fractions of the coefficients j <= i of every layer and head, and of all together.
 
     near_zero: |alpha/eta| <= 1e-3; near_one: alpha/eta in [0.9, 1]; ratio: near_one / near_zero,
-    None if nothing is near zero; the same of alpha itself as *_raw. zeros_per_index: at each step
-    i, how many |alpha_ij| <= 1e-6, mean over sequences; most_zeros: their largest number.
-    guarded_rows: the share of rows whose eta the rule for eta near zero has set.
+    None if nothing is near zero; the same of alpha itself as *_raw. near_zero_relative: i
+    |alpha_ij/eta_i| <= 0.1, which means the same at every length. entropy: of |alpha_i| as weights,
+    as a share of log i, mean over the rows i > 1: 1 is uniform, 0 one key alone. zeros_per_index:
+    at each step i, how many |alpha_ij| <= 1e-6, mean over sequences; most_zeros: their largest
+    number. guarded_rows: the share of rows whose eta the rule for eta near zero has set.
+    score_variance: of q_i . h_ij; effective_rank: e^(entropy of the singular values of alpha/eta);
+    both of a few sequences, None where they are not finite.
     """
     batch, length = tokens.shape
     n_heads = max(mixer.n_heads for mixer in mixers_of(model))
@@ -59,7 +70,41 @@ def coefficient_statistics(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -
     per_layer = {
         name: torch.stack([getattr(layer, name) for layer in layers]) for name in vars(layers[0])
     }
-    return _summary(per_layer, pairs, rows, batch)
+    return _summary(per_layer, pairs, rows, batch) | _costly(model, tokens[:FEW])
+
+
+@torch.no_grad()
+def brief_statistics(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -> dict[str, Any]:
+    """What is worth following through training, of a few sequences."""
+    few = tokens[:FEW]
+    found = coefficient_statistics(model, few)
+    return {name: found[name] for name in FOLLOWED}
+
+
+def _costly(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -> dict[str, Any]:
+    variances, ranks = [], []
+    below = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).tril()
+    with own_forms(model):
+        for mixer, given in _inputs_of(model, tokens):
+            scores = mixer.design.scores(given)[..., below.to(tokens.device)]
+            variances.append(scores.var().item())
+            alpha, eta, _ = mixer.design.coefficients(given)
+            ranks.append(_effective_rank(alpha[:2] / eta[:2, ..., None]))
+    return {"score_variance": _finite_mean(variances), "effective_rank": _finite_mean(ranks)}
+
+
+def _effective_rank(weights: Float[Tensor, "b h i j"]) -> float:
+    """Mean over sequences and heads. Roy and Vetterli 2007."""
+    if not weights.isfinite().all():
+        return math.nan
+    values = torch.linalg.svdvals(weights)
+    share = values / values.sum(-1, keepdim=True).clamp(min=1e-300)
+    return torch.special.entr(share).sum(-1).exp().mean().item()
+
+
+def _finite_mean(values: list[float]) -> float | None:
+    mean = sum(values) / len(values)
+    return mean if math.isfinite(mean) else None
 
 
 @contextlib.contextmanager
@@ -78,10 +123,17 @@ def own_forms(model: SequenceModel) -> Iterator[None]:
 
 def layers_of(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -> Iterator[Coefficients]:
     """The coefficients of each layer that has any."""
+    for mixer, given in _inputs_of(model, tokens):
+        yield mixer.design.coefficients(given)
+
+
+def _inputs_of(
+    model: SequenceModel, tokens: Int64[Tensor, "b t"]
+) -> Iterator[tuple[SequenceMixer, Projected]]:
     x = model.embed(tokens)
     for block in blocks_of(model):
         if isinstance(block.mixer, SequenceMixer):
-            yield block.mixer.design.coefficients(block.mixer.projected(block.norm(x)))
+            yield block.mixer, block.mixer.projected(block.norm(x))
         x = block(x)
 
 
@@ -91,7 +143,8 @@ def _count(
     guarded: Bool[Tensor, "b h i"],
 ) -> Counts:
     """Block by block of rows, each up to its last column: the rest is above the diagonal."""
-    names = ("near_zero", "near_one", "near_zero_raw", "near_one_raw", "zeros")
+    names = ("near_zero", "near_one", "near_zero_raw", "near_one_raw", "near_zero_relative",
+             "entropy", "zeros")  # fmt: skip
     found: dict[str, list[Tensor]] = {name: [] for name in names}
     for start in range(0, alpha.shape[-1], BLOCK_ROWS):
         end = min(start + BLOCK_ROWS, alpha.shape[-1])
@@ -101,7 +154,11 @@ def _count(
         found["near_one"].append(_rows((weight >= NEAR_ONE) & (weight <= 1)))
         found["near_one_raw"].append(_rows((block >= NEAR_ONE) & (block <= 1)))
         size = block.abs()
+        step = torch.arange(start + 1, end + 1, device=alpha.device).unsqueeze(-1)
         found["near_zero"].append(_rows(weight.abs_() <= NEAR_ZERO) - above)
+        relative = _rows(weight <= FAR_BELOW_UNIFORM / step) - above
+        found["near_zero_relative"].append(relative)
+        found["entropy"].append(_entropy(size, step))
         found["near_zero_raw"].append(_rows(size <= NEAR_ZERO) - above)
         found["zeros"].append(_rows(size <= ZERO) - above)
     rows = {name: torch.cat(parts, dim=-1) for name, parts in found.items()}
@@ -112,6 +169,12 @@ def _count(
         zeros=zeros.sum(0),
         most_zeros=zeros.amax((0, 2)),
     )
+
+
+def _entropy(size: Float[Tensor, "b h i j"], step: Tensor) -> Float[Tensor, "b h i"]:
+    """Of each row, as a share of the largest that it can be; 0 where it has one key or none."""
+    share = size / size.sum(-1, keepdim=True).clamp(min=1e-300)
+    return torch.special.entr(share).sum(-1) / step.squeeze(-1).log().clamp(min=1e-9)
 
 
 def _rows(condition: Bool[Tensor, "b h i j"]) -> Int64[Tensor, "b h i"]:
@@ -125,7 +188,7 @@ def _summary(counts: dict[str, Tensor], pairs: int, rows: int, batch: int) -> di
     zeros = counts["zeros"].double()
     overall: dict[str, Any] = {"sequences": batch}
     per_head: dict[str, Any] = {}
-    for name in ("near_zero", "near_one", "near_zero_raw", "near_one_raw"):
+    for name in ("near_zero", "near_one", "near_zero_raw", "near_one_raw", "near_zero_relative"):
         overall[name] = counts[name].sum().item() / (pairs * n_heads)
         per_head[name] = (counts[name].double() / pairs).tolist()
     for suffix in ("", "_raw"):
@@ -135,6 +198,9 @@ def _summary(counts: dict[str, Tensor], pairs: int, rows: int, batch: int) -> di
             [_ratio(*pair) for pair in zip(*layer, strict=True)]
             for layer in zip(one, zero, strict=True)
         ]
+    entropy = counts["entropy"] / max(1, rows - batch)  # a first row has none
+    overall["entropy"] = _finite_mean([entropy.mean().item()])
+    per_head["entropy"] = [[_finite_mean([x]) for x in layer] for layer in entropy.tolist()]
     overall["guarded_rows"] = counts["guarded"].sum().item() / (rows * n_heads)
     per_head["guarded_rows"] = (counts["guarded"].double() / rows).tolist()
     overall["zeros_per_index"] = [

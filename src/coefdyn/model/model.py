@@ -13,7 +13,7 @@ from coefdyn.mixer.fused import RMSNorm
 from coefdyn.mixer.sequence_mixer import MixerState, SequenceMixer
 from coefdyn.model.blocks import EPS, Block
 from coefdyn.model.heads import AutoEncoderHead, NextTokenHead
-from coefdyn.model.position import Position
+from coefdyn.model.position import STD, Position
 
 
 @runtime_checkable
@@ -24,7 +24,6 @@ class HasSpecialInit(Protocol):
 
 
 INITS = ("torch", "normal")
-STD = 0.02
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,13 @@
 """Where in the sequence a token stands, added to its embedding."""
 
 import math
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+
+STD = 0.02  # of all embeddings, at first
 
 
 class Position(nn.Module):
@@ -23,11 +26,21 @@ class Nothing(Position):
 
 
 class Learned(Position):
-    """x_t + P_t, P a parameter with `max_length` rows."""
+    """x_t + P_t, P a parameter with `max_length` rows that are N(0, std) at first."""
 
-    def __init__(self, d_model: int, max_length: int) -> None:
+    neutral: ClassVar = {"std": 0.02}
+
+    def __init__(self, d_model: int, max_length: int, std: float = 0.02) -> None:
         super().__init__()
+        if not std > 0:
+            raise ValueError(f"position=learned needs std > 0, not std={std}")
+        self.std = std
         self.table = nn.Embedding(max_length, d_model)
+
+    def reset_special(self) -> None:
+        """What a model draws for all embeddings, at another size."""
+        with torch.no_grad():
+            self.table.weight *= self.std / STD
 
     def forward(self, x: Float[Tensor, "b t d"], start: int = 0) -> Float[Tensor, "b t d"]:
         end = start + x.shape[1]

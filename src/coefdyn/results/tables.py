@@ -30,15 +30,22 @@ TUNED = ["lr", "weight_decay"]
 METRICS = ["accuracy", "accuracy_macro", "accuracy_best", "loss"]
 PERPLEXITIES = ["test/perplexity", "test/perplexity_word", "validation/perplexity"]  # of text only
 STATISTICS = ["near_zero", "near_one", "ratio", "near_zero_raw", "near_one_raw", "ratio_raw",
-              "guarded_rows", "most_zeros"]  # fmt: skip
-MEASURED = [*METRICS, *PERPLEXITIES, *STATISTICS, "mean_zeros", "accuracy_worst"]
+              "near_zero_relative", "entropy", "score_variance", "effective_rank", "guarded_rows",
+              "most_zeros"]  # fmt: skip
+INITIAL = ["near_zero", "near_zero_raw", "near_zero_relative", "score_variance"]
+AT_FIRST = [f"{name}_initial" for name in INITIAL]  # before training: what is the design's alone
+LEVELS = ["chance", "order_free", "ceiling"]
+MEASURED = [*METRICS, *PERPLEXITIES, *STATISTICS, *AT_FIRST, "mean_zeros", "accuracy_worst"]
 RUN_COLUMNS = ["scale", *AXES, "seed", *TUNED, "status", "diverged_at_step", *METRICS,
-               *PERPLEXITIES, "chance", *STATISTICS, "mean_zeros", "zero_limit", "parameters",
-               "run_id"]  # fmt: skip
+               *PERPLEXITIES, *LEVELS, *STATISTICS, *AT_FIRST, "mean_zeros", "zero_limit",
+               "parameters", "run_id"]  # fmt: skip
 POINT_COLUMNS = ["scale", *AXES, "seeds", "accuracy", "accuracy_std", "accuracy_min",
-                 "accuracy_max", *METRICS[1:], *PERPLEXITIES, "chance", *STATISTICS, "mean_zeros",
-                 "zero_limit", "parameters", *TUNED, "lr_at_edge", "runs", "missing", "diverged",
-                 "accuracy_worst", "run_id"]  # fmt: skip
+                 "accuracy_max", *METRICS[1:], *PERPLEXITIES, *LEVELS, *STATISTICS, *AT_FIRST,
+                 "mean_zeros", "zero_limit", "parameters", *TUNED, "lr_at_edge", "runs", "missing",
+                 "diverged", "accuracy_worst", "run_id"]  # fmt: skip
+# Tables of 0.1 lack these.
+NEW = {"order_free", "ceiling", "near_zero_relative", "entropy", "score_variance",
+       "effective_rank", *AT_FIRST}  # fmt: skip
 LOOKS = ["train/loss", "test/loss", "test/accuracy", "validation/loss", "validation/accuracy"]
 CURVE_COLUMNS = ["scale", *AXES, "seed", "epoch", "step", *LOOKS, "run_id"]
 CURVE_ROWS = 50  # of a run, at most
@@ -109,8 +116,9 @@ def _outcome(run: PlannedRun, record: Record) -> dict[str, Any]:
         "diverged_at_step": record.diverged_at_step,
         **{name: record.metrics.get(f"test/{name}") for name in METRICS},
         **{name: record.metrics.get(name) for name in PERPLEXITIES},
-        "chance": record.chance,
+        **{name: getattr(record, name) for name in LEVELS},
         **{name: statistics.get(name) for name in STATISTICS},
+        **{f"{name}_initial": (record.initial or {}).get(name) for name in INITIAL},
         "mean_zeros": max(means, default=None),  # at the worst step of the worst head
         "zero_limit": model["n_state"] // model["n_heads"] - 1,
         "parameters": record.parameters,
@@ -227,6 +235,7 @@ def read_table(path: Path, columns: Sequence[str], scale: str) -> pd.DataFrame:
         raise ConfigError(
             f"the table {path} cannot be read: {' '.join(str(error).split())}"
         ) from error
+    table[[name for name in columns if name in NEW and name not in table]] = float("nan")
     missing = [name for name in columns if name not in table]
     if missing:
         raise ConfigError(f"the table {path} lacks the columns {', '.join(missing)}; make it again")

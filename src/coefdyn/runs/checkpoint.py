@@ -162,8 +162,9 @@ class KeepProgress(Checkpoint):
         for number in module.rows if self.processes.first else ():
             write_history(self.directories[number] / "metrics.csv", module.runs[number].history)
         row = module.runs[0].history[-1]
+        numbers = {name: float(x) for name, x in row.items() if x is not None}
         for logger in self.loggers:
-            logger.log_metrics({k: float(v) for k, v in row.items()}, step=int(row["step"]))
+            logger.log_metrics(numbers, step=int(row["step"]))
         module.leave_good_enough()
         if self.processes.any(self.asked_to_end, module.device):
             raise SIGTERMException

@@ -20,17 +20,18 @@ from coefdyn.runs.loop import Training
 from coefdyn.runs.processes import ALONE, Processes
 from coefdyn.runs.progress import Progress
 from coefdyn.runs.record import Row
+from coefdyn.tasks.order_free import order_free
 from coefdyn.tasks.source import load
-from coefdyn.tasks.task import Examples, Task
+from coefdyn.tasks.task import Examples, Split, Task
 from coefdyn.tasks.text.corpus import Sidecar
 from coefdyn.tasks.text.wikitext import Blocks, Wikitext
 
 
 @runtime_checkable
 class Data(Protocol):
-    """`looked_at` is the split that is looked at between epochs."""
+    """`looked_at` are the splits that are looked at between epochs; `stop_at` reads the last."""
 
-    looked_at: str
+    looked_at: tuple[str, ...]
 
     def training_batches(
         self,
@@ -45,7 +46,9 @@ class Data(Protocol):
 
     def test_batches(
         self, size: int, device: torch.device, processes: Processes = ALONE
-    ) -> Batches | BlockBatches: ...
+    ) -> list[Batches] | list[BlockBatches]:
+        """Of each split that is looked at."""
+        ...
 
     def sample(self, count: int) -> Int64[ndarray, "b t"]:
         """Test inputs, for a look at the coefficients."""
@@ -55,24 +58,35 @@ class Data(Protocol):
         """Of one of the runs that `module` has trained."""
         ...
 
+    def levels(self) -> dict[str, float]:
+        """Accuracies to compare with: chance, order_free (counting tokens), ceiling (the best that
+        can be learned)."""
+        ...
+
     def digests(self) -> dict[str, str]: ...
 
 
-def data_of(task: Task, section: Mapping[str, Any]) -> Data:
-    """`section` is the configuration's `task`."""
+def data_of(task: Task, section: Mapping[str, Any], validate: bool) -> Data:
+    """`section` is the configuration's `task`; `validate`: something is selected between epochs."""
     if isinstance(task, Wikitext):
         return TextData(task)
     seed, source = section.get("seed"), section.get("source")
-    return ExampleData(*(load(task, split, seed, source) for split in ("train", "test")))
+    splits: tuple[Split, ...] = ("train", "test", *(("validation",) if validate else ()))
+    train, *others = (load(task, split, seed, source) for split in splits)
+    return ExampleData(task, train, *others)
 
 
 class ExampleData:
-    """The test set is looked at between epochs, and nothing is selected by it."""
+    """The test set is looked at between epochs, and nothing is selected by it: `stop_at` reads
+    a validation set of its own."""
 
-    looked_at = "test"
-
-    def __init__(self, train: Examples, test: Examples) -> None:
-        self.train, self.test = train, test
+    def __init__(
+        self, task: Task, train: Examples, test: Examples, validation: Examples | None = None
+    ) -> None:
+        self.task, self.train, self.test, self.validation = task, train, test, validation
+        self.looked_at: tuple[str, ...] = ("test",)
+        if validation is not None:
+            self.looked_at = ("test", "validation")
 
     def training_batches(
         self,
@@ -95,8 +109,9 @@ class ExampleData:
 
     def test_batches(
         self, size: int, device: torch.device, processes: Processes = ALONE
-    ) -> Batches:
-        return Batches(self.test, size, device)
+    ) -> list[Batches]:
+        splits = (self.test,) if self.validation is None else (self.test, self.validation)
+        return [Batches(examples, size, device) for examples in splits]
 
     def sample(self, count: int) -> Int64[ndarray, "b t"]:
         return self.test.inputs[:count]
@@ -112,6 +127,14 @@ class ExampleData:
             "test/accuracy_best": max((row["test/accuracy"] for row in tests), default=chance),
             "test/loss": last.get("test/loss"),
             "train/loss": history[-1]["train/loss"] if history else None,
+        }
+
+    def levels(self) -> dict[str, float]:
+        task = self.task
+        return {
+            "chance": task.chance,
+            "order_free": order_free(task),
+            "ceiling": task.ceiling(self.train, self.test),
         }
 
     def digests(self) -> dict[str, str]:
@@ -134,7 +157,7 @@ def _exp(value: float) -> float | None:
 class TextData:
     """The validation split is looked at between epochs, the test split once, at the end."""
 
-    looked_at = "validation"
+    looked_at: tuple[str, ...] = ("validation",)
 
     def __init__(self, task: Wikitext) -> None:
         self.task = task
@@ -156,8 +179,8 @@ class TextData:
 
     def test_batches(
         self, size: int, device: torch.device, processes: Processes = ALONE
-    ) -> BlockBatches:
-        return BlockBatches(self.blocks["validation"], size, device, processes)
+    ) -> list[BlockBatches]:
+        return [BlockBatches(self.blocks["validation"], size, device, processes)]
 
     def sample(self, count: int) -> Int64[ndarray, "b t"]:
         return self.blocks["test"].take(arange(min(count, len(self.blocks["test"])))).inputs
@@ -186,6 +209,10 @@ class TextData:
             found[f"{split}/perplexity"] = _exp(loss)
             found[f"{split}/perplexity_word"] = _exp(per_word)
         return found
+
+    def levels(self) -> dict[str, float]:
+        """Of text nobody has counted more than its vocabulary."""
+        return {"chance": self.task.chance, "order_free": self.task.chance, "ceiling": 1.0}
 
     def digests(self) -> dict[str, str]:
         return {split: sidecar.sha256[:16] for split, sidecar in self.sidecars.items()}

@@ -35,6 +35,10 @@ class Learner(Protocol):
         """Add a test batch to the scores of each row."""
         ...
 
+    def model_of(self, row: int) -> SequenceModel:
+        """A row's model as it is now."""
+        ...
+
     def parts(self, checkpoint: dict[str, Any], rows: Sequence[int]) -> list[dict[str, Any]]:
         """Lightning's checkpoint of all, as one of each row alone."""
         ...
@@ -79,6 +83,9 @@ class Alone:
         x, wanted = self.model.features(inputs)[scored], targets[scored]
         for part, target in zip(x.split(size), wanted.split(size), strict=True):
             score.add(self.model.head(part).float(), target)
+
+    def model_of(self, row: int) -> SequenceModel:
+        return self.model
 
     def parts(self, checkpoint: dict[str, Any], rows: Sequence[int]) -> list[dict[str, Any]]:
         return [checkpoint]

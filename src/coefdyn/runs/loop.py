@@ -1,6 +1,7 @@
 """What training does in a step and at the end of an epoch: of one run, or of the members of a
 population, each of which has its own losses, tests and end."""
 
+import itertools
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,9 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from coefdyn.config.schema import Trainer
 from coefdyn.runs.learner import Learner
 from coefdyn.runs.processes import ALONE, Processes
-from coefdyn.runs.progress import LARGEST_LOSS, Progress, Scores, cosine
+from coefdyn.runs.progress import LARGEST_LOSS, SCHEDULES, Progress, Scores
 from coefdyn.runs.record import SCHEMA, Row
 
 log = logging.getLogger(__name__)
@@ -42,28 +44,28 @@ class Training(pl.LightningModule):
         runs: Sequence[Progress],
         vocab_size: int,
         make_optimizer: Callable[[Iterable[Any]], Optimizer],
-        warmup_steps: int,
         total_steps: int,
-        test_every: int,
-        stop_at: float | None,
-        split: str = "test",
+        trainer: Trainer,
+        splits: Sequence[str] = ("test",),
         processes: Processes = ALONE,
+        look: Callable[[int], Row] | None = None,
         ended: Callable[[int], None] | None = None,
     ) -> None:
         super().__init__()
         self.model = learner.weights  # so that Lightning knows the parameters
-        self.learner, self.runs, self.ended = learner, runs, ended
+        self.learner, self.runs, self.look, self.ended = learner, runs, look, ended
         self.rows = list(range(len(runs)))  # that still learn
         self.make_optimizer = make_optimizer
         # Lightning could count the steps, but would then start the data before a restart is known.
-        self.total_steps, self.warmup_steps = total_steps, warmup_steps
-        self.test_every, self.stop_at = test_every, stop_at
-        self.split = split  # what is looked at between epochs
+        self.total_steps, self.warmup_steps = total_steps, trainer.warmup_steps
+        self.test_every, self.stop_at = trainer.test_every, trainer.stop_at
+        self.share_of_peak = SCHEDULES[trainer.schedule]
+        self.splits = splits  # what is looked at between epochs
         self.processes = processes
         self.started = 0.0
         self.losses: list[Tensor] = []  # of the epoch's steps so far, each one per row
         self.vocab_size = vocab_size
-        self.scores: list[Scores] = []  # of each row
+        self.scores: dict[str, list[Scores]] = {}  # of each split and row
 
     @property
     def left(self) -> list[Progress]:
@@ -71,7 +73,7 @@ class Training(pl.LightningModule):
         return [self.runs[row] for row in self.rows]
 
     def on_train_batch_start(self, batch: Any, index: int) -> None:
-        factor = cosine(self.total_steps, self.warmup_steps, self.global_step)
+        factor = self.share_of_peak(self.total_steps, self.warmup_steps, self.global_step)
         for group in self.trainer.optimizers[0].param_groups:
             group["lr"] = group["initial_lr"] * factor
 
@@ -95,41 +97,47 @@ class Training(pl.LightningModule):
     def on_validation_start(self) -> None:
         self._check_losses()
         self._lap("training")
-        self._begin_test()
+        self._begin_test(self.splits)
 
-    def _begin_test(self) -> None:
-        self.scores = [Scores(self.vocab_size, self.device) for _ in self.rows]
+    def _begin_test(self, splits: Iterable[str]) -> None:
+        self.scores = {
+            split: [Scores(self.vocab_size, self.device) for _ in self.rows] for split in splits
+        }
 
-    def validation_step(self, batch: Any, index: int) -> None:
-        self.learner.test(batch, self.rows, self.scores)
+    def validation_step(self, batch: Any, index: int, dataloader_idx: int = 0) -> None:
+        self.learner.test(batch, self.rows, self.scores[self.splits[dataloader_idx]])
 
     def on_validation_epoch_end(self) -> None:
-        tests = self._test_rows(self.split)
-        self._lap("testing")
-        lost = {}
+        tests, lost = self._test_rows(), {}
         for row, epoch, test in zip(self.rows, self._epoch_rows(), tests, strict=True):
-            loss = test[f"{self.split}/loss"]
+            loss = test[f"{self.splits[0]}/loss"]
             if loss <= LARGEST_LOSS:
-                self.runs[row].history.append(epoch | test)
+                followed = self.look(row) if self.look else {}
+                self.runs[row].history.append(epoch | test | followed)
             else:
                 lost[row] = (loss, self.global_step)
+        self._lap("testing")
         self._diverged(lost)
 
-    def _test_rows(self, split: str) -> list[Row]:
-        for scores in self.scores:
+    def _test_rows(self) -> list[Row]:
+        for scores in itertools.chain(*self.scores.values()):
             self.processes.sum(scores.loss, scores.wanted, scores.right)
-        return [scores.row(split) for scores in self.scores]
+        rows: list[Row] = [{} for _ in self.rows]
+        for split, found in self.scores.items():
+            for row, scores in zip(rows, found, strict=True):
+                row |= scores.row(split)
+        return rows
 
     @torch.no_grad()
     def look_at(self, split: str, batches: Iterable[Any]) -> Row:
         """Of a run alone: a split that plays no part in training, after it."""
         self.started = time.perf_counter()
         self.eval()
-        self._begin_test()
-        for index, batch in enumerate(batches):
-            self.validation_step(batch, index)
+        self._begin_test([split])
+        for batch in batches:
+            self.learner.test(batch, self.rows, self.scores[split])
         self._lap("testing")
-        (found,) = self._test_rows(split)
+        (found,) = self._test_rows()
         return found
 
     def on_train_epoch_end(self) -> None:
@@ -175,7 +183,9 @@ class Training(pl.LightningModule):
 
     def leave_good_enough(self) -> None:
         """At the end of an epoch, when their checkpoints are written."""
-        self.leave([row for row in self.rows if self.runs[row].reached(self.stop_at, self.split)])
+        self.leave(
+            [row for row in self.rows if self.runs[row].reached(self.stop_at, self.splits[-1])]
+        )
         if not self.rows:
             self.trainer.should_stop = True
 

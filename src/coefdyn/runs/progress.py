@@ -15,15 +15,24 @@ from coefdyn.runs.record import Row
 # Beyond it, the mean probability of the targets is zero even in double precision. Norms can keep a
 # model that has lost all scale from ever showing a NaN.
 LARGEST_LOSS = 745.0
-KEPT = ("history", "losses", "seconds", "sessions")  # in checkpoints
+KEPT = ("history", "losses", "seconds", "sessions", "initial")  # in checkpoints
 
 
 def cosine(total: int, warmup: int, step: int) -> float:
     """The share of the peak learning rate at a step: a linear rise, then a cosine down to 0."""
     if step < warmup:
-        return (step + 1) / warmup
+        return constant(total, warmup, step)
     done = (step - warmup) / max(1, total - warmup)
     return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+
+
+def constant(total: int, warmup: int, step: int) -> float:
+    """A linear rise, then the peak, whatever the number of steps."""
+    del total
+    return min(1.0, (step + 1) / warmup) if warmup else 1.0
+
+
+SCHEDULES = {"cosine": cosine, "constant": constant}
 
 
 @dataclass
@@ -35,6 +44,7 @@ class Progress:
     history: list[Row] = field(default_factory=list)  # a row per epoch
     losses: list[float] = field(default_factory=list)  # of an epoch that a checkpoint interrupts
     seconds: dict[str, float] = field(default_factory=lambda: {"training": 0.0, "testing": 0.0})
+    initial: dict[str, Any] | None = None  # statistics of the coefficients before the first step
     diverged_at: int | None = None  # a step, counted from 1
     taken_over: LostLockError | None = None  # by another process
 

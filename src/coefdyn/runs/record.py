@@ -20,11 +20,11 @@ import torch
 from coefdyn.config.plugins import CONF
 from coefdyn.errors import ConfigError
 
-SCHEMA = 1  # of records and checkpoints; version 0.1 had no number
+SCHEMA = 2  # of records and checkpoints; version 0.1 had no number
 CHECKPOINT = "last.ckpt"
 VERSIONS = ("coefdyn", "torch", "lightning", "numpy", "hydra-core")
 
-Row = dict[str, float | int]
+Row = dict[str, Any]  # numbers; None where there is none
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,12 @@ class Record:
     diverged_at_step: int | None
     metrics: dict[str, float | None]
     coefficients: dict[str, Any] | None  # statistics; None if diverged, or of a foreign mixer
+    initial: dict[str, Any] | None  # a few of them before the first step
     epochs: int
     steps: int
-    chance: float
+    chance: float  # the accuracy of guessing; of counting tokens; the best that can be learned
+    order_free: float
+    ceiling: float
     config: dict[str, Any]
     choices: dict[str, str]
     backend: list[str | None]  # the form of each layer; None of a foreign mixer

@@ -16,8 +16,8 @@ import torch
 from coefdyn.config.build import build_optimizer
 from coefdyn.config.compose import Config, as_yaml
 from coefdyn.errors import ConfigError
-from coefdyn.model.coefficient_statistics import coefficient_statistics
-from coefdyn.model.model import blocks_of, mixers_of
+from coefdyn.model.coefficient_statistics import FEW, brief_statistics, coefficient_statistics
+from coefdyn.model.model import SequenceModel, blocks_of, mixers_of
 from coefdyn.runs.batches import Resumable
 from coefdyn.runs.checkpoint import KeepProgress, RunFiles, steps_of
 from coefdyn.runs.learner import Alone, Learner
@@ -174,20 +174,26 @@ def fit(
     ended; `ended` is called when one does before the others."""
     setup, directories = jobs[0].setup, [job.directory for job in jobs]
     config, trainer, processes = setup.config, setup.trainer, setup.processes
+
+    def look(row: int) -> dict[str, Any]:
+        return _follow(jobs[row].setup, learner.model_of(row))
+
     module = Training(
         learner,
         [job.progress for job in jobs],
         vocab_size=config.settings.model.vocab_size,
         make_optimizer=partial(build_optimizer, config),
-        warmup_steps=trainer.warmup_steps,
         total_steps=trainer.max_epochs * len(train) // trainer.devices.accumulate,
-        test_every=trainer.test_every,
-        stop_at=trainer.stop_at,
-        split=setup.data.looked_at,
+        trainer=trainer,
+        splits=setup.data.looked_at,
         processes=processes,
+        look=look if processes.world == 1 else None,
         ended=lambda row: ended(module, row) if ended else None,
     )
     start = processes.agree(partial(steps_of, directories[0] / CHECKPOINT, setup.model))
+    if not start and processes.world == 1:
+        for row, job in enumerate(jobs):
+            job.progress.initial = look(row)
     if start:
         for directory in directories:
             log.info("run %s goes on from its checkpoint", directory.name)
@@ -210,6 +216,18 @@ def fit(
     return module.to(setup.device)  # Lightning takes it back
 
 
+@torch.no_grad()
+def _follow(setup: Setup, model: SequenceModel) -> dict[str, Any]:
+    """Statistics of the coefficients through training, of a few test sequences."""
+    if not mixers_of(model):
+        return {}
+    training = model.training
+    sample = torch.from_numpy(setup.data.sample(FEW)).to(setup.device)
+    found = brief_statistics(model.to(setup.device).eval(), sample)
+    model.train(training)
+    return found
+
+
 def make_record(
     job: Job, module: Training, population: dict[str, Any] | None = None
 ) -> Record | None:
@@ -218,7 +236,8 @@ def make_record(
     if setup.processes.first:
         write_history(job.directory / "metrics.csv", run.history)
     with autocast(setup.trainer, setup.device):
-        metrics = setup.data.metrics(run, module, setup.task.chance)
+        levels = setup.data.levels()
+        metrics = setup.data.metrics(run, module, levels["chance"])
     if not setup.processes.first:
         return None
     started = time.perf_counter()
@@ -235,9 +254,12 @@ def make_record(
         diverged_at_step=run.diverged_at,
         metrics=metrics,
         coefficients=statistics,
+        initial=run.initial,
         epochs=int(last.get("epoch", 0)),
         steps=int(last.get("step", 0)),
-        chance=setup.task.chance,
+        chance=levels["chance"],
+        order_free=levels["order_free"],
+        ceiling=levels["ceiling"],
         config=setup.config.values,
         choices=dict(setup.config.choices),
         backend=[getattr(block.mixer, "form_used", None) for block in blocks_of(model)],

@@ -60,7 +60,7 @@ def set_up(config: Config) -> Setup:
         check_devices(devices)
         processes = join(devices.strategy == "ddp", devices.accelerator)
         task = build_task(config)
-        data = data_of(task, settings.task)
+        data = data_of(task, settings.task, settings.trainer.stop_at is not None)
         _training_batches(config, data, processes, torch.device("cpu"))
         model = build_model(config)
         if settings.model.vocab_size < task.vocab_size:

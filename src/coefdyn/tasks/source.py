@@ -11,7 +11,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from coefdyn.errors import ConfigError
-from coefdyn.tasks.task import IGNORE, Examples, Split, Task
+from coefdyn.tasks.task import IGNORE, STREAMS, Examples, Split, Task
 
 NATIVE, MAD_LAB = "native", "mad_lab"
 
@@ -40,7 +40,8 @@ def identity(source: str) -> str:
     if source in (NATIVE, MAD_LAB) or not Path(source).is_dir():
         return source
     digest = hashlib.sha256()
-    for path in sorted(Path(source).glob("t*/*s.npy")):  # train and test, inputs and targets
+    # train, test and perhaps validation; inputs and targets
+    for path in sorted(Path(source).glob("[tv]*/*s.npy")):
         digest.update(path.relative_to(source).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()
 
@@ -56,9 +57,9 @@ def _from_original(task: Task, split: Split, seed: int) -> Examples:
             "task.source=mad_lab needs the original benchmark: put its checkout, "
             "github.com/athms/mad-lab, on PYTHONPATH"
         ) from error
-    rng = np.random.default_rng([seed, ("train", "test").index(split)])
+    rng = np.random.default_rng([seed, STREAMS[split]])
     np.random.seed(rng.integers(2**32))
-    count = task.num_train if split == "train" else task.num_test
+    count = task.count(split)
     wanted = inspect.signature(make).parameters
     settings = {name: value for name, value in vars(task).items() if name in wanted}
     if "is_training" in wanted:
@@ -92,13 +93,13 @@ def _check(examples: Examples, task: Task, split: Split, source: str) -> None:
     if not isinstance(examples, Examples) or any(x.dtype != np.int64 for x in examples):
         raise ConfigError(f"{where} must be Examples of int64, inputs and targets")
     inputs, targets = examples
-    count = task.num_train if split == "train" else task.num_test
+    count, named = task.count(split), "train" if split == "train" else "test"
     if inputs.shape != targets.shape:
         raise ConfigError(f"{where} has inputs {inputs.shape} but targets {targets.shape}")
     if inputs.shape != (count, task.length):
         raise ConfigError(
             f"{where} has {inputs.shape[0]} sequences of {inputs.shape[1]} steps, but task.num_"
-            f"{split} and task.seq_len ask for {count} of {task.length}; set them to match"
+            f"{named} and task.seq_len ask for {count} of {task.length}; set them to match"
         )
     if (targets == IGNORE).all(1).any():
         raise ConfigError(f"{where} has sequences in which no target is scored")

@@ -7,7 +7,10 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 IGNORE = -100  # a target that is not scored
-Split = Literal["train", "test"]
+Split = Literal["train", "test", "validation"]
+# Streams of numbers. 2 is no data's: the order of batches draws from (seed, 2, epoch), and to numpy
+# (seed, 2) is (seed, 2, 0).
+STREAMS = {"train": 0, "test": 1, "validation": 3}
 
 
 class Examples(NamedTuple):
@@ -51,10 +54,16 @@ class Task:
         """Expected accuracy on the test split of guessing evenly among possible answers."""
         raise NotImplementedError
 
+    def ceiling(self, train: Examples, test: Examples) -> float:
+        """The best accuracy on `test` that can be learned from `train`."""
+        return 1.0
+
     def generate(self, split: Split, seed: int) -> Examples:
-        rng = np.random.default_rng([seed, ("train", "test").index(split)])
-        count = self.num_train if split == "train" else self.num_test
-        return self.draw(count, split, rng)
+        return self.draw(self.count(split), split, np.random.default_rng([seed, STREAMS[split]]))
+
+    def count(self, split: Split) -> int:
+        """Sequences of a split; there are as many to validate as to test."""
+        return self.num_train if split == "train" else self.num_test
 
     def draw(self, count: int, split: Split, rng: np.random.Generator) -> Examples:
         raise NotImplementedError

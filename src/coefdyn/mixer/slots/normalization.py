@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from einops import rearrange
@@ -74,23 +75,32 @@ class RowSum(Normalization):
     """eta_i = sum_j alpha_ij.
 
     Near zero: for a nonnegative readout a row whose sum is 0 gives y = 0 and no gradient, for a
-    signed one eta = sign(s) max(|s|, eps).
+    signed one eta = sign(s) max(|s|, eps). With `added` > 0 a nonnegative readout has eta_i =
+    sum_j alpha_ij + added, which needs no rule.
     """
+
+    neutral: ClassVar = {"added": 0.0}
 
     uses_row_sum = True
     scale_invariant = True
     accepts_unit = True
     sums_to_one = True
 
-    def __init__(self, eps: float) -> None:
+    def __init__(self, eps: float, added: float = 0.0) -> None:
         super().__init__()
         if not eps > 0:
             raise ValueError(f"normalization=row_sum needs eps > 0, not eps={eps}")
-        self.eps = eps
+        if not added >= 0:
+            raise ValueError(f"normalization=row_sum needs added >= 0, not added={added}")
+        self.eps, self.added = eps, added
+        if added:
+            self.scale_invariant = self.sums_to_one = False
 
     def forward(self, x: Float[Tensor, "b t d"], rows: Rows) -> Float[Tensor, "#b #h #t"]:
         total = rows.total
         assert total is not None, "the mixer checks uses_row_sum"
+        if rows.nonnegative and self.added:
+            return total + rows.in_unit(self.added, total)
         if rows.nonnegative:
             # An infinite eta makes the row's weights, and all gradients through it, zero.
             return total.masked_fill(rows.is_zero(), math.inf)
@@ -100,7 +110,7 @@ class RowSum(Normalization):
     def guarded(self, rows: Rows) -> Bool[Tensor, "b h t"] | None:
         assert rows.total is not None
         if rows.nonnegative:
-            return rows.is_zero()
+            return None if self.added else rows.is_zero()
         return rows.total.abs() < rows.in_unit(self.eps, rows.total)
 
 

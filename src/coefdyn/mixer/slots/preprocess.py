@@ -1,5 +1,8 @@
 """What happens to q, k and v (and z_t) between their projection and the sequence model."""
 
+from collections.abc import Sequence
+from typing import ClassVar
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -16,6 +19,9 @@ class Preprocess(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.channels = channels
+
+    def settle(self, splits: Sequence[int]) -> None:
+        """Told once how many of the channels are q, k, v and, if A_t has a direction, z."""
 
     def forward(
         self, x: Float[Tensor, "b t c"], past: Float[Tensor, "b w c"] | None = None
@@ -42,13 +48,21 @@ class Nothing(Preprocess):
 
 
 class ShortConv(Preprocess):
-    """x_t <- SiLU(sum_{s < width} kernel_{width-1-s} * x_{t-s}), each channel on its own."""
+    """x_t <- SiLU(sum_{s < width} kernel_{width-1-s} * x_{t-s}), each channel on its own; with
+    `applies_to` = qk the channels of v stay as they are."""
 
-    def __init__(self, channels: int, width: int) -> None:
+    neutral: ClassVar = {"applies_to": "qkv"}
+
+    def __init__(self, channels: int, width: int, applies_to: str = "qkv") -> None:
         super().__init__(channels)
         if width < 1:
             raise ValueError(f"preprocess=short_conv needs a width of at least 1, not {width}")
-        self.width = width
+        if applies_to not in ("qkv", "qk"):
+            raise ValueError(
+                f"preprocess=short_conv applies_to={applies_to} is not known; choose qkv or qk"
+            )
+        self.width, self.applies_to = width, applies_to
+        self.splits: list[int] | None = None  # where v is left out
         self.kernel = nn.Parameter(torch.empty(channels, 1, width))
         self.reset_special()
 
@@ -59,7 +73,26 @@ class ShortConv(Preprocess):
     def forward(
         self, x: Float[Tensor, "b t c"], past: Float[Tensor, "b w c"] | None = None
     ) -> Float[Tensor, "b t c"]:
+        if self.splits is None:
+            return self._convolved(x, past)
+        (q, k, v, *z), before = x.split(self.splits, dim=-1), past
+        if past is not None:
+            q_past, k_past, _, *z_past = past.split(self.splits, dim=-1)
+            before = torch.cat([q_past, k_past, *z_past], dim=-1)
+        sizes = [part.shape[-1] for part in (q, k, *z)]
+        q, k, *z = self._convolved(torch.cat([q, k, *z], dim=-1), before).split(sizes, dim=-1)
+        return torch.cat([q, k, v, *z], dim=-1)
+
+    def settle(self, splits: Sequence[int]) -> None:
+        if self.applies_to == "qk":
+            self.splits = list(splits)
+            q, k, _, *z = self.kernel.detach().split(self.splits)
+            self.kernel = nn.Parameter(torch.cat([q, k, *z]))
+
+    def _convolved(
+        self, x: Float[Tensor, "b t c"], past: Float[Tensor, "b w c"] | None
+    ) -> Float[Tensor, "b t c"]:
         if past is None:
             return short_convolution(x, self.kernel.squeeze(1))
-        mixed = F.conv1d(self._extended(x, past).mT, self.kernel, groups=self.channels)
+        mixed = F.conv1d(self._extended(x, past).mT, self.kernel, groups=len(self.kernel))
         return F.silu(mixed.mT)

@@ -27,7 +27,7 @@ class Stack:
         optimizers: Sequence[Mapping[str, Any]],
         device: torch.device,
     ) -> None:
-        self.base = models[0].to(device)
+        self.models, self.base = models, models[0].to(device)
         for mixer in mixers_of(self.base):
             mixer.may_use_adapters = False
         self.names = [name for name, _ in self.base.named_parameters()]
@@ -52,11 +52,13 @@ class Stack:
             scored = wanted != IGNORE
             score.add(logits[i][scored].float(), wanted[scored])
 
-    def load(self, row: int, model: SequenceModel) -> None:
-        """A member's weights into a model of its own, and which form computed it."""
-        vector_to_parameters(self.weights[row].detach().clone(), model.parameters())
+    def model_of(self, row: int) -> SequenceModel:
+        """With what form computed it."""
+        model, weights = self.models[row], self.weights[row].detach()
+        vector_to_parameters(weights.clone(), model.to(weights.device).parameters())
         for own, base in zip(mixers_of(model), mixers_of(self.base), strict=True):
             own.form_used = base.form_used
+        return model
 
     def parts(self, checkpoint: dict[str, Any], rows: Sequence[int]) -> list[dict[str, Any]]:
         (optimizer,) = checkpoint["optimizer_states"]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from coefdyn.config.compose import Config
 from coefdyn.errors import ConfigError
+from coefdyn.runs.batches import Batches, Resumable
 from coefdyn.runs.checkpoint import steps_of
 from coefdyn.runs.data import Data, ExampleData
 from coefdyn.runs.lock import LockedError, LostLockError
@@ -85,17 +86,20 @@ def _train(jobs: list[Job], endings: dict[Path, Ending]) -> None:
         [chosen.optimizer for chosen in settings],
         device,
     )
-    train, test = {}, {}
+    train: dict[int, Resumable] = {}
+    test: dict[int, list[Batches]] = {}
     for setup, chosen in zip(setups, settings, strict=True):
         assert isinstance(setup.data, ExampleData)
         size = max(1, setup.test_batch_size // len(jobs))
         train[chosen.seed] = setup.training_batches()
         test[chosen.seed] = setup.data.test_batches(size, device)
+    splits = zip(*test.values(), strict=True)
+    tests = [MemberTests(dict(zip(test, found, strict=True))) for found in splits]
 
     def end(module: Training, row: int) -> None:
         endings[jobs[row].directory] = _end(jobs[row], stack, module, row)
 
-    module = fit(jobs, stack, MemberBatches(train), MemberTests(test), end)
+    module = fit(jobs, stack, MemberBatches(train), tests, end)
     for row in module.rows:
         end(module, row)
 
@@ -104,7 +108,7 @@ def _end(job: Job, stack: Stack, module: Training, row: int) -> Ending:
     """A member's record, as its own run would have written it."""
     if job.progress.taken_over is not None:
         return job.progress.taken_over
-    stack.load(row, job.setup.model)
+    stack.model_of(row)  # is the job's own
     try:
         record = make_record(job, module, {"mode": "fused", "members": len(module.runs)})
         assert record is not None

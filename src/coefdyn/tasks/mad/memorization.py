@@ -38,6 +38,12 @@ class Memorization(Task):
     def chance(self) -> float:
         return 1 / self.n_values
 
+    def ceiling(self, train: Examples, test: Examples) -> float:
+        """The share of answers whose key training has shown; another can only be guessed."""
+        shown = train.inputs[train.inputs < self.n_keys]
+        asked = test.inputs[:, ::2][test.targets[:, 1::2] != IGNORE]
+        return float(np.isin(asked, shown).mean())
+
     def draw(self, count: int, split: Split, rng: np.random.Generator) -> Examples:
         pairs = self.seq_len // 2
         keys = rng.integers(self.n_keys, size=(count, pairs))
