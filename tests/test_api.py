@@ -226,7 +226,7 @@ def test_runs_of_the_version_before_are_refused_or_left_out() -> None:
     for folder in (old / "runs").iterdir():
         with pytest.raises(
             ConfigError,
-            match="has schema 0, and this version of coefdyn reads schema 1",
+            match="has schema 0, and this version of coefdyn reads schema 2",
         ) as error:
             coefdyn.load_run(folder)
         assert "\n" not in str(error.value)

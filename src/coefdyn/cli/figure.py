@@ -7,13 +7,13 @@ from pathlib import Path
 
 from coefdyn.cli.keys import choose, own_keys
 from coefdyn.config.compose import plugins_of
-from coefdyn.config.grid import plan
 from coefdyn.config.plugins import options
 from coefdyn.config.schema import Figures
 from coefdyn.errors import ConfigError
 from coefdyn.paper import experiment_of, experiments
 from coefdyn.results.experiment import Experiment
 from coefdyn.results.files import TableFolder
+from coefdyn.results.rounds import known_runs
 from coefdyn.runs.record import read_record
 
 
@@ -74,7 +74,8 @@ def _make_tables(
     narrower: list[str],
 ) -> None:
     stem = experiment.stem
-    runs = plan([*grid, f"paths.results={folder.results}"])
+    known = known_runs([*grid, f"paths.results={folder.results}"])
+    runs = known.runs
     records = {run.run_id: read_record(run.folder / "record.json") for run in runs}
     missing = sum(record is None for record in records.values())
     if missing < len(runs) and (not missing or source == "records"):
@@ -84,8 +85,10 @@ def _make_tables(
                 f"one with {' '.join(narrower)}; delete it first, or leave that out"
             )
         folder.write(experiment, runs, records, narrower)
-        if missing:
-            print(f"{stem}: {missing} of {len(runs)} runs are missing", file=sys.stderr)
+        if missing or known.waiting:
+            total = len(runs) + known.waiting
+            words = f"{missing + known.waiting} of {total} runs are missing"
+            print(f"{stem}: {words}", file=sys.stderr)
         return
     if source == "records" or not folder.has(stem):
         raise ConfigError(

@@ -8,9 +8,10 @@ from rich.table import Table
 from rich.text import Text
 
 from coefdyn.cli.keys import console, own_keys
-from coefdyn.config.grid import PlannedRun, differences, plan
+from coefdyn.config.grid import PlannedRun, differences
 from coefdyn.config.schema import Sweep
 from coefdyn.errors import ConfigError
+from coefdyn.results.rounds import Known, known_runs
 from coefdyn.runs.lock import owner_of
 from coefdyn.sweeps.pool import StoppedError, run_all
 from coefdyn.sweeps.progress import Progress
@@ -21,7 +22,8 @@ from coefdyn.sweeps.state import State, count, epochs, last_error, state, unfini
 def run(arguments: Sequence[str]) -> int:
     """Exit code: for run and status 1 unless everything is recorded; for plan and submit 0."""
     keys, rest = own_keys(Sweep, "sweep", arguments)
-    runs = plan(rest)
+    known = known_runs(rest)
+    runs = known.runs
     if any(run.values["force"] for run in runs):
         raise ConfigError(
             "force=true is for train: a sweep does what is missing; delete the folders of runs "
@@ -29,58 +31,67 @@ def run(arguments: Sequence[str]) -> int:
         )
     if not runs:
         raise ConfigError("the grid has no points; look at the ranges and lists given")
-    return ACTIONS[keys.action](runs, keys)
+    if keys.action == "run":
+        return _run(rest, keys)
+    return ACTIONS[keys.action](known, keys)
 
 
-def _plan(runs: Sequence[PlannedRun], keys: Sweep) -> int:
-    _print(runs, keys.format, every=True)
+def _plan(known: Known, keys: Sweep) -> int:
+    _print(known, keys.format, every=True)
     return 0
 
 
-def _status(runs: Sequence[PlannedRun], keys: Sweep) -> int:
-    counts = _print(runs, keys.format, every=False)
-    return 1 if counts["failed"] + counts["missing"] else 0
+def _status(known: Known, keys: Sweep) -> int:
+    counts = _print(known, keys.format, every=False)
+    return 1 if counts["failed"] + counts["missing"] + known.waiting else 0
 
 
-def _run(runs: Sequence[PlannedRun], keys: Sweep) -> int:
-    todo = unfinished(runs)
+def _run(grid: Sequence[str], keys: Sweep) -> int:
+    """In rounds, while the runs of one ask for others; each run is tried once."""
+    tried: set[str] = set()
     try:
-        if todo:
+        while todo := [run for run in unfinished(known_runs(grid).runs) if run.run_id not in tried]:
+            tried |= {run.run_id for run in todo}
             with Progress(todo, keys.jobs) as progress:
                 run_all(todo, keys.jobs, progress)
     except StoppedError as stopped:
         print(f"{stopped}: what was trained is saved; the same command goes on", file=sys.stderr)
         return stopped.exit_code
-    return _status(runs, keys)
+    return _status(known_runs(grid), keys)
 
 
-def _submit(runs: Sequence[PlannedRun], keys: Sweep) -> int:
+def _submit(known: Known, keys: Sweep) -> int:
+    runs = known.runs
     todo = unfinished(runs)
     name = runs[0].choices.get("experiment", "None")
     name = "sweep" if name == "None" else name
     message = "every run is recorded; nothing to submit"
     if todo:
         message = submit(todo, name, keys.slurm)
+    if known.waiting:
+        message += f"; {known.waiting} more follow their pilots: submit again when these are done"
     print(json.dumps({"submitted": message}) if keys.format == "json" else message)
     return 0
 
 
-ACTIONS: dict[str, Callable[[Sequence[PlannedRun], Sweep], int]] = {
+ACTIONS: dict[str, Callable[[Known, Sweep], int]] = {
     "plan": _plan,
-    "run": _run,
     "status": _status,
     "submit": _submit,
 }
 
 
-def _print(runs: Sequence[PlannedRun], style: str, every: bool) -> dict[str, int]:
+def _print(known: Known, style: str, every: bool) -> dict[str, int]:
+    runs = known.runs
     states = {run.run_id: state(run.folder) for run in runs}
     counts = count(states.values())
     if style == "json":
-        print(json.dumps(counts | {"runs": [_row(run, states[run.run_id]) for run in runs]}))
+        rows = [_row(run, states[run.run_id]) for run in runs]
+        print(json.dumps(counts | {"waiting": known.waiting, "runs": rows}))
     else:
         _print_table(runs, states, every)
-        print(", ".join(f"{number} {name}" for name, number in counts.items()))
+        follow = f"; {known.waiting} more follow their pilots" * bool(known.waiting)
+        print(", ".join(f"{number} {name}" for name, number in counts.items()) + follow)
     return counts
 
 

@@ -7,8 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from coefdyn.config.build import build_model
-from coefdyn.config.compose import Config, Draft, draft, is_composed, plugins_of, sweep_points
+from coefdyn.config.compose import (
+    Config,
+    Draft,
+    draft,
+    is_composed,
+    plugins_of,
+    sweep_points,
+)
 from coefdyn.config.identity import run_id
+from coefdyn.config.plugins import Plugins
 from coefdyn.errors import ConfigError
 
 
@@ -37,7 +45,11 @@ def plan(overrides: Sequence[str]) -> list[PlannedRun]:
     of the grid can change is resolved once. One model per choice is built, so that what does not
     fit fails here.
     """
-    points, plugins = sweep_points(overrides), plugins_of(overrides)
+    return plan_points(sweep_points(overrides), plugins_of(overrides))
+
+
+def plan_points(points: Sequence[tuple[str, ...]], plugins: Plugins) -> list[PlannedRun]:
+    """The same of points that are known already."""
     fixed = set(points[0]).intersection(*points) if points else set()
     drafts: dict[tuple[str, ...], Draft] = {}
     chosen = [part for point in points[:1] for part in point if part.startswith("experiment=")]

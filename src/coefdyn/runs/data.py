@@ -66,7 +66,7 @@ class Data(Protocol):
     def digests(self) -> dict[str, str]: ...
 
 
-def data_of(task: Task, section: Mapping[str, Any], validate: bool) -> Data:
+def data_of(task: Task, section: Mapping[str, Any], validate: bool = False) -> Data:
     """`section` is the configuration's `task`; `validate`: something is selected between epochs."""
     if isinstance(task, Wikitext):
         return TextData(task)

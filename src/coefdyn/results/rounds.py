@@ -1,0 +1,128 @@
+"""Grids that grow by what their pilots found.
+
+An experiment with `seeds` in its grid is run in rounds. Pilots, whose seeds are PILOT and above,
+try every learning rate; while the best of a point is the smallest or largest tried, the next one
+beyond it is added, up to `extend` times. Seeds 0, 1, ... are then run at the best rate alone, and
+claims read only these: no number that a claim rests on has taken part in a choice.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from coefdyn.config.compose import plugins_of
+from coefdyn.config.grid import PlannedRun, plan, plan_points
+from coefdyn.errors import ConfigError
+from coefdyn.runs.record import Record, read_record
+
+PILOT = 100
+TUNED = ("optimizer.lr", "optimizer.weight_decay")
+
+Point = tuple[str, ...]  # what tells a grid point from others: overrides, seed and rate apart
+Rate = tuple[str, ...]  # overrides of what is tuned
+
+
+@dataclass(frozen=True)
+class Known:
+    """The runs that are known by now, and how many more will follow their pilots."""
+
+    runs: list[PlannedRun]
+    waiting: int
+
+
+def known_runs(overrides: Sequence[str], seeds: Mapping[Point, int] | None = None) -> Known:
+    """The declared grid, and what its records ask for. `seeds`: of points that get more than the
+    grid says."""
+    runs, plugins = plan(overrides), plugins_of(overrides)
+    pilots = [run for run in runs if run.values["seed"] >= PILOT and rule_of(run) is not None]
+    waiting, points = 0, []
+    groups: dict[Point, list[PlannedRun]] = {}
+    for run in pilots:
+        groups.setdefault(point_of(run), []).append(run)
+    for point, group in groups.items():
+        count, extend = rule_of(group[0]) or (0, 0)
+        count = max(count, (seeds or {}).get(point, 0))
+        tried = group
+        for _ in range(extend):
+            beyond = _beyond(tried)
+            if not beyond:
+                break
+            tried = [*tried, *plan_points(beyond, plugins)]
+        points += [run.point for run in tried[len(group) :]]
+        best = best_rate(tried)
+        if best is None:
+            waiting += count
+            continue
+        example = next(run for run in tried if rate_of(run) == best)
+        points += [_with(example.point, {"seed": str(seed)}) for seed in range(count)]
+    more = plan_points(points, plugins) if points else []
+    found = {run.run_id: run for run in (*runs, *more)}
+    return Known(list(found.values()), waiting)
+
+
+def rule_of(run: PlannedRun) -> tuple[int, int] | None:
+    """How many seeds its experiment asks for, and how often a rate may be added; None if it is an
+    ordinary grid."""
+    grid = (run.values.get("grid") or {}).get(run.choices["scale"]) or {}
+    if "seeds" not in grid:
+        return None
+    seeds, extend = grid["seeds"], grid.get("extend", 0)
+    if type(seeds) is not int or type(extend) is not int or seeds < 1 or extend < 0:
+        raise ConfigError(
+            f"grid.{run.choices['scale']} has seeds={seeds} and extend={extend}; both are whole "
+            "numbers, seeds of at least 1"
+        )
+    return seeds, extend
+
+
+def point_of(run: PlannedRun) -> Point:
+    return tuple(part for part in run.point if part.partition("=")[0] not in ("seed", *TUNED))
+
+
+def rate_of(run: PlannedRun) -> Rate:
+    return tuple(part for part in run.point if part.partition("=")[0] in TUNED)
+
+
+def score(record: Record) -> float:
+    """The larger the better: accuracy, or of text minus the validation loss; least if diverged."""
+    if record.status == "diverged":
+        return -math.inf
+    loss = record.metrics.get("validation/loss")
+    found = record.metrics.get("test/accuracy") if loss is None else -loss
+    return -math.inf if found is None else float(found)
+
+
+def best_rate(pilots: Sequence[PlannedRun]) -> Rate | None:
+    """The rate with the best mean over pilot seeds, of equals the smallest; None while some of
+    these runs are missing."""
+    scores: dict[Rate, list[float]] = {}
+    for run in sorted(pilots, key=_lr):
+        record = read_record(run.folder / "record.json")
+        if record is None:
+            return None
+        scores.setdefault(rate_of(run), []).append(score(record))
+    return max(scores, key=lambda rate: sum(scores[rate]) / len(scores[rate]))
+
+
+def _lr(run: PlannedRun) -> float:
+    return float(run.values["optimizer"]["lr"])
+
+
+def _beyond(pilots: Sequence[PlannedRun]) -> list[tuple[str, ...]]:
+    """Points with the next learning rate where the best is at an edge, as far from it as it is
+    from its neighbour."""
+    best = best_rate(pilots)
+    rates = sorted({_lr(run) for run in pilots})
+    if best is None or len(rates) < 2:
+        return []
+    chosen = [run for run in pilots if rate_of(run) == best]
+    neighbour = {rates[0]: rates[1], rates[-1]: rates[-2]}.get(_lr(chosen[0]))
+    if neighbour is None:
+        return []
+    lr = f"{_lr(chosen[0]) ** 2 / neighbour:.3g}"
+    return [_with(run.point, {"optimizer.lr": lr}) for run in chosen]
+
+
+def _with(point: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]:
+    kept = [part for part in point if part.partition("=")[0] not in values]
+    return (*kept, *(f"{key}={value}" for key, value in values.items()))
