@@ -1,7 +1,7 @@
 import pytest
 
 from coefdyn.results.files import TableFolder
-from tests.paper.worlds import fill, right, wrong
+from tests.paper.worlds import fill, noisy, right, wrong
 
 
 class Worlds(dict[str, TableFolder]):
@@ -13,10 +13,11 @@ class Worlds(dict[str, TableFolder]):
 
     def __missing__(self, name: str) -> TableFolder:
         if name == "thin":
-            self[name] = fill(self.place / name, right, keep=lambda run: run.values["seed"] == 0
-                              and run.values["optimizer"]["lr"] == 1e-3)  # fmt: skip
+            self[name] = fill(self.place / name, right, keep=lambda run: run.values["seed"] < 2)
         else:
-            self[name] = fill(self.place / name, {"right": right, "wrong": wrong}[name])
+            self[name] = fill(
+                self.place / name, {"right": right, "wrong": wrong, "noisy": noisy}[name]
+            )
         return self[name]
 
 

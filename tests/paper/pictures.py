@@ -65,7 +65,7 @@ def _combinations(columns: Sequence[str], axes: Mapping[str, Sequence[Any]]) -> 
     numbers = [name for name in columns if name not in (*axes, *WORDS, *SIZES)]
     count = len(table) * len(numbers)
     distinct = np.random.default_rng(0).permutation(count).reshape(len(table), -1)
-    table[numbers] = 0.05 + np.round(distinct / count * 0.9, 5)
+    table[numbers] = 0.05 + np.round(distinct / count * 0.9, 4) + 2e-5  # no ties in rounding
     same = dict.fromkeys(WORDS, "same") | SIZES
     return table.assign(**{k: v for k, v in same.items() if k in table and k not in axes})
 

@@ -42,6 +42,7 @@ def chance_is_marked(axes: Axes, task: str, x: float = 1.0) -> bool:
 
 
 def test_p1_shows_time_by_length_on_log_axes_with_the_fitted_slope() -> None:
+    """The median of what the processes found."""
     table = lengths({"linear": 1.1, "quadratic": 1.9}).sample(frac=1, random_state=0)
     axes = draw("principle1_throughput", principle1_throughput=table).axes[0]
     assert wording(axes) == ("", "sequence length $L$", "milliseconds")
@@ -49,8 +50,8 @@ def test_p1_shows_time_by_length_on_log_axes_with_the_fitted_slope() -> None:
     assert axes.xaxis.get_transform().base == 2
     assert marks(axes) == {
         f"{form} form: slope {slope}": [
-            (length, the(table, "milliseconds", form=form, length=length))
-            for length in (256, 512, 1024, 2048)
+            (length, the(table, "milliseconds", form=form, length=length, process=2))
+            for length in (1024, 2048, 4096, 8192, 16384)
         ]
         for form, slope in (("linear", "1.10"), ("quadratic", "1.90"))
     }
@@ -60,8 +61,8 @@ def test_p1_shows_time_by_length_on_log_axes_with_the_fitted_slope() -> None:
 
 def test_p1_leaves_out_a_form_that_was_timed_once() -> None:
     table = lengths({"linear": 1.0, "quadratic": 2.0})
-    twice = (table["form"] == "linear") & (table["length"] < 1024)
-    once = table[twice | (table["length"] == 512)]
+    twice = (table["form"] == "linear") & (table["length"] < 4096)
+    once = table[twice | (table["length"] == 2048)]
     axes = draw("principle1_throughput", principle1_throughput=once).axes[0]
     assert list(marks(axes)) == ["linear form: slope 1.00"]
 

@@ -77,7 +77,7 @@ def test_the_page_needs_nothing_but_itself(page: Path) -> None:
     assert len(parser.links) >= len(SHOWN)
     assert all(link.startswith("data:") for link in parser.links)
     assert {stem for stem in experiments() if f'id="smoke-{stem}"' in text} == set(SHOWN)
-    assert "24 runs, 24 h in all; commit 0000000000" in text
+    assert "180 runs, 180 h in all; commit 0000000000" in text
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
@@ -108,7 +108,7 @@ def test_a_browser_can_sort_and_filter_it(page: Path, tmp_path: Path, width: int
     assert seen["chosen"] == 12
     assert len(seen["filtered"]) == 2
     assert all("relu" in text for text in seen["filtered"])
-    assert (seen["runs"], seen["expanded"], seen["closed"]) == (3, "true", 0)
+    assert (seen["runs"], seen["expanded"], seen["closed"]) == (16, "true", 0)
     assert seen["focus"] == "accuracy"
 
 

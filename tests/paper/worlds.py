@@ -1,7 +1,10 @@
-"""Made-up records: a world in which the paper is right, and one in which it is wrong."""
+"""Made-up records: worlds in which the paper is right, is wrong, or cannot be told to be either."""
 
 import hashlib
+import math
+import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,23 +22,39 @@ from coefdyn.results.tables import LENGTH_COLUMNS, write_table
 from coefdyn.runs.record import Record
 
 CHANCE = 0.1
-# In the order of their near-zero sets; exp, sigmoid, softplus and elu + 1 are ties.
-ORDER = ("identity", "elu_plus_one", "sigmoid", "softplus", "exp", "relu")
+MIDDLE = {"elu_plus_one": 0.9, "sigmoid": 0.925, "softplus": 0.945, "exp": 0.97}  # accuracies
 PERPLEXITY = {"mamba2_unscaled": 29.2, "mamba2_inverse_sqrt": 28.8, "mamba2": 28.9,
               "softmax_attention_unscaled": 32.7, "softmax_attention": 31.7,
               "all_principles": 25.0}  # fmt: skip
 # How stems begin of which the worlds know what comes out; any other has the same everywhere.
 SCRIPTED = ("principle1_throughput", "principle2_", "principle3_position", "principle4_evolution",
             "principle5_", "principle6_", "all_principles_lm")  # fmt: skip
-World = Callable[[str, PlannedRun], tuple[float, float, float]]  # accuracy, near zero, zeros
+SEEDS, RATES = 5, "1e-3,2e-3,5e-3"
+STEPS = (-2.0, -1.0, 0.0, 1.0, 2.0)  # of the seeds from their mean, in some order; deviation 1.58
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Means over seeds, and how far apart accuracies lie."""
+
+    accuracy: float
+    near_zero: float = 0.2
+    zeros: float = 0.0
+    spread: float = 0.004
+
+
+World = Callable[[str, PlannedRun], Outcome]
 
 
 @cache
 def runs_of(stem: str, *overrides: str) -> list[PlannedRun]:
-    """At scale=smoke, with two learning rates. Names and values are put into one composed
-    configuration: tables tell runs apart by these alone, and a plan would build every model."""
+    """At scale=smoke, with three learning rates and five seeds. Names and values are put into one
+    composed configuration: tables tell runs apart by these alone, and a plan would build every
+    model."""
     grid = [f"experiment={stem}", "scale=smoke"]
-    points = sweep_points([*grid, "optimizer.lr=1e-3,5e-3", *overrides])
+    seeds = "seed=" + ",".join(map(str, range(SEEDS)))
+    lengths = ["task.seq_len=16,32"] if stem == "principle2_2_zeros" else []
+    points = sweep_points([*grid, f"optimizer.lr={RATES}", seeds, *lengths, *overrides])
     base = compose(grid)
     return [_planned(base, point) for point in points]
 
@@ -44,7 +63,7 @@ def _planned(base: Config, point: Sequence[str]) -> PlannedRun:
     pairs = dict(part.split("=", 1) for part in point)
     choices = dict(base.choices) | {k: v for k, v in pairs.items() if k in base.choices}
     values = {k: yaml.safe_load(v) for k, v in pairs.items() if k not in base.choices}
-    values = {"task": _task(choices["task"]), **values}
+    values = {"task": dict(_task(choices["task"])), **values}
     run_id = hashlib.sha256(" ".join(point).encode()).hexdigest()[:16]
     return PlannedRun(run_id, tuple(point), base.with_values(values).values, choices)
 
@@ -55,64 +74,94 @@ def _task(name: str) -> dict[str, Any]:
     return task
 
 
-def right(stem: str, run: PlannedRun) -> tuple[float, float, float]:
+def right(stem: str, run: PlannedRun) -> Outcome:
     name = run.choices["model/readout"]
     evolution, eta = run.choices["model/evolution"], run.choices["model/normalization"]
     if stem == "principle2_readout":
-        place = ORDER.index(name)
-        return 0.3 + 0.1 * place, 0.1 + 0.1 * place, 0.0
+        if name in MIDDLE:
+            return Outcome(MIDDLE[name], 0.3)
+        return Outcome(0.995, 0.5) if name == "relu" else Outcome(0.5, 0.1)
     if stem.startswith("principle2_"):
-        return 0.25, 0.11, 3.0 if run.choices["task"] == "fuzzy_recall" else 2.0
+        return Outcome(0.25, 0.15, 2.0 if run.values["task"]["seq_len"] == 16 else 3.0)
     if stem == "principle3_position":
         helped = evolution == "constant" or run.choices["model/position"] == "learned"
-        return (0.99 if helped else 0.6 if name == "relu" else CHANCE), 0.2, 0.0
+        return Outcome(0.99 if helped else 0.6 if name == "relu" else CHANCE)
     if stem == "principle4_evolution":
         structure = ("scalar", "diagonal", "householder").index(evolution.split("_")[0])
-        return 0.5 + 0.15 * structure + 0.05 * ("mamba2" in evolution), 0.2, 0.0
+        return Outcome(0.5 + 0.12 * structure + 0.07 * ("mamba2" in evolution))
     if stem.startswith("principle5_"):
-        unscaled = run.choices["model/scaling"] in ("one", "gate")
         exp = run.choices["model"] == "softmax_attention"
-        larger = run.values["model"]["n_state"] > 16
-        width = (
-            ((0.2 if larger else 0.15) if exp else (0.08 if larger else 0.1)) if unscaled else 0.02
-        )
-        return 0.6 + width * run.values["seed"] / 2, 0.2, 0.0
+        unscaled = run.choices["model/scaling"] in ("one", "gate")
+        return Outcome(0.6, spread=(0.1 if exp else 0.03) if unscaled else 0.005)
     if stem.startswith("principle6_"):
         perfect = eta == "row_sum" or (eta == "power" and name != "exp")
-        return (1.0 if perfect else CHANCE if name == "exp" else 0.8), 0.2, 0.0
-    return 0.5, 0.2, 0.0
+        return Outcome(1.0 if perfect else CHANCE if name == "exp" else 0.8)
+    return Outcome(0.5)
 
 
-def wrong(stem: str, run: PlannedRun) -> tuple[float, float, float]:
-    """Everything the other way round."""
-    accuracy, near_zero, zeros = right(stem, run)
+def wrong(stem: str, run: PlannedRun) -> Outcome:
+    """Everything the other way round, but for what makes it decidable."""
+    name, evolution = run.choices["model/readout"], run.choices["model/evolution"]
+    eta = run.choices["model/normalization"]
     if stem == "principle2_readout":
-        return accuracy, 0.1 + 0.1 * (5 - ORDER.index(run.choices["model/readout"])), zeros
+        if name in MIDDLE:
+            return Outcome(1.92 - MIDDLE[name] if name != "exp" else 0.955, 0.5)
+        return Outcome(0.5, 0.3) if name == "relu" else Outcome(0.999, 0.97)
     if stem.startswith("principle2_"):
-        return 0.99, 0.05 if "exp" in run.choices["model/readout"] else 0.95, 99.0 - zeros
+        return Outcome(0.99, 0.95, 99.0 if run.values["task"]["seq_len"] == 16 else 98.0)
+    if stem == "principle3_position":
+        if evolution == "identity" and run.choices["model/position"] == "none":
+            return Outcome(CHANCE if name == "relu" else 0.6)
+        return Outcome(0.99 if name == "exp" else 0.5)
     if stem == "principle4_evolution":
-        return 0.9, near_zero, zeros
+        structure = ("scalar", "diagonal", "householder").index(evolution.split("_")[0])
+        return Outcome(0.8 - 0.15 * structure)
     if stem.startswith("principle5_"):
         unscaled = run.choices["model/scaling"] in ("one", "gate")
-        width = 0.0 if unscaled else 0.2
-        width += 0.1 * (run.choices["model"] == "mamba2")
-        width += 0.02 * (run.values["model"]["n_state"] > 16)  # everywhere
-        return 0.5 + width * run.values["seed"] / 2, near_zero, zeros
-    return CHANCE + 1 - accuracy, near_zero, zeros
+        widest = run.choices["model"] == "mamba2"
+        return Outcome(0.6, spread=(0.04 if widest else 0.005) if unscaled else 0.1)
+    if stem.startswith("principle6_"):
+        return Outcome(0.9 if name == "exp" and eta != "row_sum" else 0.5)
+    return Outcome(0.5)
+
+
+def noisy(stem: str, run: PlannedRun) -> Outcome:
+    """The means are right, but seeds lie so far apart that nobody can tell."""
+    found = right(stem, run)
+    if stem.startswith("principle5_"):
+        exp = run.choices["model"] == "softmax_attention"
+        unscaled = run.choices["model/scaling"] in ("one", "gate")
+        return replace(found, spread=(0.018 if exp else 0.015) if unscaled else 0.011)
+    return replace(found, spread=2.0)
+
+
+def _step(run: PlannedRun) -> float:
+    """Which of the steps a seed has, in an order of its point's own; means are as they are."""
+    point = " ".join(part for part in run.point if not part.startswith(("seed=", "optimizer.lr=")))
+    order = list(STEPS)
+    random.Random(point).shuffle(order)
+    return order[run.values["seed"]]
 
 
 def record(stem: str, run: PlannedRun, world: World = right, **changes: Any) -> Record:
-    accuracy, near_zero, zeros = world(stem, run)
-    accuracy -= 0.03 * (run.values["optimizer"]["lr"] == 1e-3)  # the other rate is the better one
+    outcome, step = world(stem, run), _step(run)
+    accuracy = outcome.accuracy + outcome.spread * step
+    accuracy -= 0.03 * (run.values["optimizer"]["lr"] != 2e-3)  # the rate that is the better one
+    near_zero = outcome.near_zero + outcome.spread * step
+    zeros = outcome.zeros + (30 if world is noisy else 0.01) * step * (outcome.zeros > 0)
     perplexity = PERPLEXITY.get(run.choices["model"], 30.0)
     if world is wrong:
         perplexity = 1000 / perplexity**3 * (1.5 if run.choices["model"] == "mamba2" else 1)
+    perplexity *= math.exp((0.1 if world is noisy else 0.0005) * step)
     metrics = dict.fromkeys(("accuracy", "accuracy_macro", "accuracy_best"), accuracy)
     metrics |= {"loss": 1.0, "perplexity": perplexity}
     statistics: dict[str, Any] = dict.fromkeys(
-        ("near_one", "near_zero_raw", "near_one_raw", "ratio_raw", "guarded_rows"), 0.1
+        ("near_one", "near_one_raw", "ratio_raw", "guarded_rows"), 0.1
     )
-    statistics |= {"near_zero": near_zero, "ratio": near_zero, "most_zeros": int(zeros)}
+    against = world is wrong or (world is noisy and run.values["seed"] % 2)
+    ratio = math.exp(-accuracy if against else accuracy)
+    statistics |= dict.fromkeys(("near_zero", "near_zero_raw"), near_zero)
+    statistics |= {"ratio": ratio, "most_zeros": int(zeros)}
     length = run.values["task"]["seq_len"]
     statistics["per_head"] = {"zeros_per_index": [[[0.0] * (length - 1) + [zeros]] * 2] * 2}
     values: dict[str, Any] = {
@@ -145,10 +194,14 @@ def record(stem: str, run: PlannedRun, world: World = right, **changes: Any) -> 
     return Record(**(values | changes))
 
 
-def lengths(slopes: dict[str, float]) -> pd.DataFrame:
-    rows = [["smoke", form, length, 0.01 * length**slope, "CPU"]
-            for form, slope in slopes.items() for length in (256, 512, 1024, 2048)]  # fmt: skip
-    return pd.DataFrame(rows, columns=LENGTH_COLUMNS)
+def lengths(slopes: dict[str, float], processes: int = 5, noise: float = 0.01) -> pd.DataFrame:
+    rows = [
+        ["smoke", form, length, 0.01 * length ** (slope + noise * (process - 2)), "CPU", process]
+        for form, slope in slopes.items()
+        for length in (1024, 2048, 4096, 8192, 16384)
+        for process in range(processes)
+    ]
+    return pd.DataFrame(rows, columns=[*LENGTH_COLUMNS, "process"])
 
 
 def fill(
@@ -166,9 +219,10 @@ def fill(
         stem, runs = experiment.stem, runs_of(experiment.stem)
         records = {run.run_id: record(stem, run, world) if keep(run) else None for run in runs}
         folder.write(experiment, runs, records, narrowed)
-    fits = (1.0, 2.0) if world is right else (2.0, 1.0)
+    fits = (2.0, 1.0) if world is wrong else (1.0, 2.0)
     for experiment in [] if stems else experiments().values():
         if experiment.columns == tuple(LENGTH_COLUMNS):
-            table = lengths(dict(zip(("linear", "quadratic"), fits, strict=True)))
+            noise = 0.2 if world is noisy else 0.01
+            table = lengths(dict(zip(("linear", "quadratic"), fits, strict=True)), noise=noise)
             write_table(folder.path(experiment.stem), table)
     return folder

@@ -1,12 +1,10 @@
 """Statistics against scipy's, and against what the definition says."""
 
-from itertools import permutations
-
 import numpy as np
 import pytest
 from scipy import stats
 
-from coefdyn.results.statistics import rank_correlation, slope
+from coefdyn.results.statistics import slope
 
 LENGTHS = [2.0**k for k in range(4, 12)]
 NOISE = [1.1, 0.9, 1.05, 1.0, 0.93, 1.02, 0.99, 1.08]
@@ -44,34 +42,3 @@ def test_the_interval_of_a_slope_is_that_of_student(count: int) -> None:
 def test_two_lengths_have_a_slope() -> None:
     fit = slope([2, 4], [3, 12])
     assert (fit.slope, fit.low, fit.high) == pytest.approx((2, 2, 2))
-
-
-@pytest.mark.parametrize(
-    ("x", "y"),
-    [
-        ([3, 1, 2, 5, 4], [0.3, 0.1, 0.5, 0.2, 0.4]),
-        ([1, 2, 2, 2, 3, 4], [5, 5, 6, 1, 7, 7]),
-        ([-1e9, -6.91, -6.91, -6.91, -6.91, 0.0], [0.3, 0.1, 0.4, 0.4, 0.6, 0.5]),
-        ([1, 2, 3, 4], [4, 3, 2, 1]),
-    ],
-)
-def test_a_rank_correlation_is_spearmans_also_with_ties(x: list[float], y: list[float]) -> None:
-    """Its p is the share of all orders that give as much, or more."""
-    rank = rank_correlation(x, y)
-    assert rank.rho == pytest.approx(stats.spearmanr(x, y).statistic)
-    assert rank.n == len(x)
-    rhos = [stats.pearsonr(stats.rankdata(x), order).statistic
-            for order in permutations(stats.rankdata(y))]  # fmt: skip
-    assert rank.p == pytest.approx((np.array(rhos) >= rank.rho - 1e-9).mean(), abs=0.02)
-
-
-def test_a_rank_correlation_is_said_in_words() -> None:
-    rank = rank_correlation([1, 2, 3], [3, 2, 1])
-    assert str(rank) == "rho = -1.00 (p = 1.000, n = 3)"
-
-
-def test_without_variation_there_is_no_rank() -> None:
-    for x, y in (([1, 1, 1], [1, 2, 3]), ([1, 2, 3], [1, 1, 1])):
-        rank = rank_correlation(x, y)
-        assert rank.n == 3
-        assert np.isnan([rank.rho, rank.p]).all()

@@ -68,7 +68,7 @@ def test_a_folder_has_the_tables_of_an_experiment_and_says_whence(tmp_path: Path
     assert folder.read("mine")["accuracy"].tolist() == [0.5]
     assert folder.read("mine_runs")["accuracy"].tolist() == [0.25, 0.5]
     assert folder.read("mine_curves")["step"].tolist() == [2, 4]
-    assert set(folder.tables_of(experiment_of("mine"))) == {"mine", "mine_curves"}
+    assert set(folder.tables_of(experiment_of("mine"))) == {"mine", "mine_curves", "mine_runs"}
     assert (folder.narrowed("mine"), folder.provenance("mine")["hours"]) == (["seed=1"], 0.05)
     folder.path("mine").with_suffix(".json").write_text("{")
     with pytest.raises(ConfigError, match=r"mine\.json cannot be read; make the tables again"):

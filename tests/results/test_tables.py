@@ -126,6 +126,7 @@ def test_a_point_is_over_seeds_the_best_run_of_each() -> None:
             "ceiling": 1.0, "zero_limit": 7,
             "parameters": 1000, "lr": 2e-3, "weight_decay": 0.1,
             "runs": 5, "missing": 1, "diverged": 1, "accuracy_worst": 0.2,
+            "accuracy_optimistic": 0.5,
         })
     )  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator
-from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -14,18 +13,9 @@ from coefdyn.config.build import readout
 from coefdyn.paper.looks import NEAR_ZERO, READOUTS, SCORES, readout_look
 from coefdyn.paper.points import chance_of
 from coefdyn.plot.style import PAGE, accuracy_axis, legend_below, log_axis, paper_style, task_name
-from coefdyn.results.claim import (
-    POINT,
-    RHO,
-    Claim,
-    Judgement,
-    NotEnoughRunsError,
-    Tables,
-    judged,
-    one_point,
-)
+from coefdyn.results.claim import Claim, Effect, Region, Tables
+from coefdyn.results.effects import agreement, contrast, rates_inside, room, solved_by
 from coefdyn.results.experiment import Experiment
-from coefdyn.results.statistics import rank_correlation
 
 STEM = "principle2_readout"
 TASKS = ("fuzzy_recall", "selective_copying", "memorization")
@@ -97,51 +87,72 @@ def _sets(axes: Axes) -> None:
     axes.set_ylim(-0.6, len(SCORES) - 0.4)
 
 
-def set_rank(name: str) -> float:
-    """Larger for a larger near-zero set: a half-line by its end, an interval below all of them.
-
-    Ends are rounded to 0.01: exp, softplus, sigmoid and elu + 1 end at -6.907 to -6.908.
-    """
-    start, end = readout(name).near_zero_set(EPS)[0]
-    return round(end, 2) if math.isinf(start) else -math.inf
+MIDDLE = ("exp", "softplus", "sigmoid", "elu_plus_one")  # the same near-zero set, to 0.001
+PLACE = "Principle 2 and its figure"
 
 
-def _over_readouts(task: str, x: str, y: str) -> Callable[[Tables], Judgement]:
-    def check(tables: Tables) -> Judgement:
-        values = []
-        for name in SCORES:
-            point = one_point(tables, STEM, task=task, readout=name)
-            ours = {"set": max(set_rank(name), -1e9), **point}
-            if not (math.isnan(ours[x]) or math.isnan(ours[y])):
-                values.append((ours[x], round(ours[y] / POINT) if y == "accuracy" else ours[y]))
-        if len(values) < 4:
-            raise NotEnoughRunsError(f"{len(values)} of {len(SCORES)} readouts have a {x}")
-        rank = rank_correlation(*zip(*values, strict=True))
-        if math.isnan(rank.rho) and len({pair[0] for pair in values}) == 1:
-            raise NotEnoughRunsError(f"all readouts have the same {x}")
-        words = str(rank) if rank.rho == rank.rho else f"all readouts have the same {y}"
-        return judged(rank.rho >= RHO, words)
+def _where(task: str, readout: str) -> dict[str, object]:
+    return {"task": task, "readout": readout}
 
-    return check
+
+def _contrasts(task: str, column: str, least: float) -> Callable[[Tables], list[Effect]]:
+    """The readouts whose set is a half-line against the identity, and relu against them."""
+
+    def effects(tables: Tables) -> list[Effect]:
+        share, words = 1 / len(MIDDLE), column.replace("_", " ")
+        more = [(share, STEM, column, _where(task, name)) for name in MIDDLE]
+        less = [(-share, STEM, column, _where(task, name)) for name in MIDDLE]
+        return [
+            contrast(tables, f"{words}: half-lines - identity",
+                     [*more, (-1.0, STEM, column, _where(task, "identity"))], Region(least)),
+            contrast(tables, f"{words}: relu - half-lines",
+                     [(1.0, STEM, column, _where(task, "relu")), *less], Region(least)),
+        ]  # fmt: skip
+
+    return effects
+
+
+def _agreement(task: str) -> Callable[[Tables], list[Effect]]:
+    def effects(tables: Tables) -> list[Effect]:
+        points = [_where(task, name) for name in SCORES]
+        return [agreement(tables, "agreement", STEM, "ratio", points, Region(0.5))]
+
+    return effects
 
 
 def _claims() -> Iterator[Claim]:
-    relations = (
-        ("set", "near_zero", "a larger near-zero set of phi gives a larger near-zero fraction"),
-        ("near_zero", "accuracy", "a larger near-zero fraction gives a higher accuracy"),
-        (
-            "ratio",
-            "accuracy",
-            "a larger ratio of coefficients near 1 to near 0 gives a higher accuracy",
-        ),
-    )
-    for task, (x, y, words) in product(TASKS, relations):
+    for task in TASKS:
+        points = [_where(task, name) for name in SCORES]
+        learned = (solved_by(STEM, _where(task, "exp")), rates_inside(STEM, points))
+        name, reads = task_name(task), tuple(points)
         yield Claim(
-            f"P2 {task_name(task)}, {x} to {y}".replace("_", " "),
-            f"On {task_name(task)}, {words}.",
-            f"a rank correlation below {RHO} over the readouts that have both, four at least",
+            f"P2 {name}, set to near zero",
+            f"On {name}, a larger near-zero set of phi gives a larger near-zero fraction.",
+            PLACE,
             (STEM,),
-            _over_readouts(task, x, y),
+            _contrasts(task, "near_zero", 0.05),
+            learned,
+            other_reading=_contrasts(task, "near_zero_raw", 0.05),
+            reads=reads,
+        )
+        if task != "memorization":
+            yield Claim(
+                f"P2 {name}, near zero to accuracy",
+                f"On {name}, readouts with more coefficients near zero have a higher accuracy.",
+                PLACE,
+                (STEM,),
+                _contrasts(task, "accuracy", 0.02),
+                (*learned, room(STEM, points)),
+                reads=reads,
+            )
+        yield Claim(
+            f"P2 {name}, ratio to accuracy",
+            f"On {name}, a larger ratio of coefficients near 1 to near 0 gives a higher accuracy.",
+            PLACE,
+            (STEM,),
+            _agreement(task),
+            (*learned, room(STEM, points)),
+            reads=reads,
         )
 
 

@@ -1,7 +1,7 @@
 """Principles 2.1 and 2.2: kernels against readouts of a score, and how many zeros a row has."""
 
-from collections.abc import Callable
-from itertools import product
+from collections.abc import Callable, Iterator
+from itertools import pairwise, product
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -10,16 +10,16 @@ from coefdyn.paper.looks import KERNELS, NEAR_ZERO, READOUTS, readout_look
 from coefdyn.paper.points import chance_of
 from coefdyn.plot.style import PAGE, accuracy_axis, legend_below, paper_style, task_name
 from coefdyn.results.claim import (
-    POINT,
     Claim,
-    Judgement,
+    Effect,
     NotEnoughRunsError,
+    Region,
     Tables,
-    judged,
-    points_of,
-    value_of,
+    effect_of,
 )
+from coefdyn.results.effects import contrast, rates_inside, solved_by, values_of
 from coefdyn.results.experiment import Experiment, Records
+from coefdyn.results.variance import weighted_sum
 
 READOUT, KERNEL, ZEROS = "principle2_readout", "principle2_1_kernel", "principle2_2_zeros"
 INDEX = f"{ZEROS}_index"
@@ -83,60 +83,114 @@ def zeros_per_index(points: pd.DataFrame, records: Records) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=INDEX_COLUMNS)
 
 
-def _smaller(column: str) -> Callable[[Tables], Judgement]:
-    def check(tables: Tables) -> Judgement:
-        pairs = []
-        for task, kernel in product(TASKS, KERNELS):
-            score = kernel.removeprefix("kernel_")
-            ours = value_of(tables, KERNEL, column, task=task, readout=kernel)
-            pairs.append((ours, value_of(tables, READOUT, column, task=task, readout=score)))
-        margin = POINT if column == "accuracy" else 0.0
-        lower = sum(kernel < score - margin for kernel, score in pairs)
-        higher = sum(kernel > score + margin for kernel, score in pairs)
-        statistic = f"lower in {lower} of {len(pairs)} pairs, higher in {higher}"
-        return judged(higher == 0 and lower > len(pairs) / 2, statistic)
-
-    return check
+PLACE = "Principle 2, Corollaries 2.1 and 2.2"
 
 
-def _exceed_identity(tables: Tables) -> Judgement:
-    larger = []
-    for task, name in product(TASKS, ("elu_plus_one", "softplus", "exp")):
-        kernel = value_of(tables, KERNEL, "near_zero", task=task, readout=f"kernel_{name}")
-        identity = value_of(tables, READOUT, "near_zero", task=task, readout="identity")
-        larger.append(kernel > identity)
-    return judged(all(larger), f"larger in {sum(larger)} of {len(larger)} pairs")
+def _where(task: str, readout: str) -> dict[str, object]:
+    return {"task": task, "readout": readout}
 
 
-def _with_zeros(tables: Tables) -> pd.DataFrame:
-    points = points_of(tables, ZEROS)
-    for task, name in product(TASKS, ("kernel_softplus", "kernel_exp")):
-        points_of(tables, ZEROS, task=task, readout=name)
-    if points["mean_zeros"].isna().any():
-        raise NotEnoughRunsError(f"{ZEROS} has points whose runs all diverged")
-    return points
+def _differences(task: str, column: str, least: float) -> Callable[[Tables], list[Effect]]:
+    """Readouts less kernels of the same function, mean over the functions."""
+
+    def effects(tables: Tables) -> list[Effect]:
+        share = 1 / len(KERNELS)
+        terms = [(share, READOUT, column, _where(task, k.removeprefix("kernel_"))) for k in KERNELS]
+        terms += [(-share, KERNEL, column, _where(task, kernel)) for kernel in KERNELS]
+        name = f"{column.replace('_', ' ')}: readout - kernel"
+        return [contrast(tables, name, terms, Region(least))]
+
+    return effects
 
 
-def _zero_limit(tables: Tables) -> Judgement:
-    points = _with_zeros(tables)
-    most, limit = points["mean_zeros"].max(), points["zero_limit"].min()
-    single = int(points["most_zeros"].max())
-    statistic = (
-        f"at most {most:.2f} zeros (mean over sequences), {single} in one sequence; limit {limit}"
-    )
-    return judged((points["mean_zeros"] <= points["zero_limit"]).all(), statistic)
+def _above_identity(task: str) -> Callable[[Tables], list[Effect]]:
+    def effects(tables: Tables) -> list[Effect]:
+        found = []
+        for name in ("elu_plus_one", "softplus", "exp"):
+            terms = [(1.0, KERNEL, "near_zero", _where(task, f"kernel_{name}")),
+                     (-1.0, READOUT, "near_zero", _where(task, "identity"))]  # fmt: skip
+            words = f"near zero: kernel {name.replace('_', ' ')} - identity"
+            found.append(contrast(tables, words, terms, Region(0.005)))
+        return found
+
+    return effects
 
 
-def _longer_has_more_zeros(tables: Tables) -> Judgement:
-    points = _with_zeros(tables)
-    lengths = points.groupby("task")["seq_len"].first().sort_values()
-    if len(lengths) < 2 or lengths.iloc[0] == lengths.iloc[-1]:
-        raise NotEnoughRunsError(f"both tasks have length {lengths.iloc[0]} at this scale")
-    mean = points.groupby("task")["mean_zeros"].mean()
-    short, long = mean[lengths.index[0]], mean[lengths.index[-1]]
-    return judged(
-        long > short, f"{long:.2f} at length {lengths.iloc[-1]}, {short:.2f} at {lengths.iloc[0]}"
-    )
+def _kernel_claims() -> Iterator[Claim]:
+    for task in TASKS:
+        name, points = task_name(task), tuple(_where(task, kernel) for kernel in KERNELS)
+        learned = (solved_by(READOUT, _where(task, "exp")), rates_inside(KERNEL, points))
+        needs = (KERNEL, READOUT)
+        yield Claim(
+            f"P2.1 {name}, near zero",
+            f"On {name}, a kernel has fewer coefficients near zero than the readout of the same "
+            "function.",
+            PLACE, needs, _differences(task, "near_zero", 0.05), learned, reads=points,
+            other_reading=_differences(task, "near_zero_raw", 0.05),
+        )  # fmt: skip
+        yield Claim(
+            f"P2.1 {name}, accuracy",
+            f"On {name}, a kernel has a lower accuracy than the readout of the same function.",
+            PLACE, needs, _differences(task, "accuracy", 0.02), learned, reads=points,
+        )  # fmt: skip
+        yield Claim(
+            f"P2.1 {name}, identity",
+            f"On {name}, kernels of elu + 1, softplus and exp have more coefficients near zero "
+            "than the identity.",
+            PLACE, needs, _above_identity(task), learned, reads=points,
+        )  # fmt: skip
+
+
+def _zero_points(tables: Tables) -> pd.DataFrame:
+    if ZEROS not in tables:
+        raise NotEnoughRunsError(f"no table of {ZEROS}")
+    return tables[ZEROS]
+
+
+def _below_limit(tables: Tables) -> list[Effect]:
+    """Largest mean count of every point, against its limit."""
+    found = []
+    for point in _zero_points(tables).to_dict("records"):
+        where = {name: point[name] for name in ("task", "readout", "seq_len")}
+        values = values_of(tables, ZEROS, "mean_zeros", where)
+        name = f"{point['readout'].replace('_', ' ')}, {task_name(point['task'])}: zeros"
+        total = weighted_sum([values], [1.0], None, 0)
+        region = Region(high=float(point["zero_limit"]))
+        found.append(effect_of(name, total, region, len(values)))
+    return found
+
+
+def _some_zeros(tables: Tables) -> str | None:
+    most = pd.to_numeric(_zero_points(tables)["mean_zeros"]).max()
+    return None if most >= 0.5 else f"there are no zeros to count (at most {most:.2g} in a row)"
+
+
+def _longer(tables: Tables) -> list[Effect]:
+    points, found = _zero_points(tables), []
+    for task, rows in points.groupby("task"):
+        lengths = sorted(rows["seq_len"].unique())
+        for (short, long), name in product(pairwise(lengths), sorted(rows["readout"].unique())):
+            where = _where(str(task), str(name))
+            terms = [(1.0, ZEROS, "mean_zeros", where | {"seq_len": long}),
+                     (-1.0, ZEROS, "mean_zeros", where | {"seq_len": short})]  # fmt: skip
+            words = f"{name}, {task}: zeros at length {long} - {short}".replace("_", " ")
+            found.append(contrast(tables, words, terms, Region(0.5)))
+    if not found:
+        raise NotEnoughRunsError(f"{ZEROS} has no task with two lengths")
+    return found
+
+
+def _zero_claims() -> Iterator[Claim]:
+    yield Claim(
+        "P2.2 limit",
+        "At most n/H - 1 coefficients of a row are zero.",
+        PLACE, (ZEROS,), _below_limit, (_some_zeros,),
+    )  # fmt: skip
+    yield Claim(
+        "P2.2 length",
+        "A longer sequence of the same task has more zeros.",
+        PLACE, (ZEROS,), _longer, (_some_zeros,),
+    )  # fmt: skip
 
 
 EXPERIMENTS = (
@@ -147,32 +201,7 @@ EXPERIMENTS = (
         "readout, from principle2_readout.",
         draw=draw_kernels,
         needs=(READOUT,),
-        claims=(
-            Claim(
-                "P2.1 kernels, near zero",
-                "A kernel has a smaller near-zero fraction than the readout of the same function.",
-                "one of the 8 pairs (4 functions, 2 tasks) the other way round, or half of them "
-                "equal",
-                (KERNEL, READOUT),
-                _smaller("near_zero"),
-            ),
-            Claim(
-                "P2.1 kernels, accuracy",
-                "A kernel has a lower accuracy than the readout of the same function.",
-                "a pair of the 8 in which the kernel is more than a point better, or half of them "
-                "equal",
-                (KERNEL, READOUT),
-                _smaller("accuracy"),
-            ),
-            Claim(
-                "P2.1 kernels and identity",
-                "The kernels of elu + 1, softplus and exp have larger near-zero fractions than "
-                "identity.",
-                "one of the 6 pairs the other way round",
-                (KERNEL, READOUT),
-                _exceed_identity,
-            ),
-        ),
+        claims=tuple(_kernel_claims()),
     ),
     Experiment(
         ZEROS,
@@ -182,22 +211,6 @@ EXPERIMENTS = (
         draw=draw_zeros,
         needs=(INDEX,),
         more={INDEX: zeros_per_index},
-        claims=(
-            Claim(
-                "P2.2 limit",
-                "The number of zeros in a row, a mean over sequences, never exceeds n/H - 1 in any "
-                "layer and head.",
-                "a step of a head with more zeros, in the mean over sequences",
-                (ZEROS,),
-                _zero_limit,
-            ),
-            Claim(
-                "P2.2 length",
-                "The longer task has more zeros.",
-                "fewer zeros on the longer task",
-                (ZEROS,),
-                _longer_has_more_zeros,
-            ),
-        ),
+        claims=tuple(_zero_claims()),
     ),
 )

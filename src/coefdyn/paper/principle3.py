@@ -1,21 +1,14 @@
 """Principle 3: position by an embedding, or by a decaying A_t."""
 
+from collections.abc import Callable, Iterator
 from itertools import product
 
 from matplotlib.figure import Figure
 
 from coefdyn.paper.bars import READOUT_ORDER, draw_bars
 from coefdyn.plot.style import BLUE, ORANGE
-from coefdyn.results.claim import (
-    ABOVE_CHANCE,
-    SOLVED,
-    Claim,
-    Judgement,
-    Tables,
-    judged,
-    points_of,
-    value_of,
-)
+from coefdyn.results.claim import ABOVE_CHANCE, SOLVED, Claim, Effect, Region, Tables
+from coefdyn.results.effects import level_of, mean, rates_inside, solved_by
 from coefdyn.results.experiment import Experiment
 
 STEM = "principle3_position"
@@ -30,24 +23,57 @@ def draw(tables: Tables) -> Figure:
     return draw_bars(points, bars, height=2.8, columns=2)
 
 
-def _accuracy(tables: Tables, evolution: str, position: str, readout: str) -> float:
-    wanted = {"evolution": evolution, "position": position, "readout": readout}
-    return value_of(tables, STEM, "accuracy", **wanted)
+PLACE = "Principle 3 and its figure"
+WAYS = (("identity", "learned"), ("constant", "learned"), ("constant", "none"))
 
 
-def _position_solves(tables: Tables) -> Judgement:
-    ways = (("identity", "learned"), ("constant", "learned"), ("constant", "none"))
-    accuracies = [_accuracy(tables, *way, phi) for way, phi in product(ways, READOUT_ORDER)]
-    worst, best = min(accuracies), max(accuracies)
-    return judged(worst >= SOLVED, f"accuracies {worst:.2f} to {best:.2f}")
+def _where(evolution: str, position: str, readout: str) -> dict[str, object]:
+    return {"evolution": evolution, "position": position, "readout": readout}
 
 
-def _only_relu_without(tables: Tables) -> Judgement:
-    chance = float(points_of(tables, STEM)["chance"].iloc[0])
-    exp, softplus, relu = (_accuracy(tables, "identity", "none", phi) for phi in READOUT_ORDER)
-    statistic = f"exp {exp:.2f}, softplus {softplus:.2f}, relu {relu:.2f}; chance {chance:.2f}"
-    at_chance = max(exp, softplus) <= chance + ABOVE_CHANCE
-    return judged(at_chance and chance + ABOVE_CHANCE < relu < SOLVED, statistic)
+def _solves(tables: Tables) -> list[Effect]:
+    return [
+        mean(tables, f"{phi}, A {way[0]}, position {way[1]}", STEM, _where(*way, phi),
+             Region(SOLVED))
+        for way, phi in product(WAYS, READOUT_ORDER)
+    ]  # fmt: skip
+
+
+def _without(level: str) -> Callable[[Tables], list[Effect]]:
+    """exp and softplus no better than `level`, relu between it and a solution."""
+
+    def effects(tables: Tables) -> list[Effect]:
+        border = level_of(tables, STEM, level) + ABOVE_CHANCE
+        regions = {"exp": Region(high=border), "softplus": Region(high=border),
+                   "relu": Region(border, SOLVED)}  # fmt: skip
+        return [
+            mean(tables, phi, STEM, _where("identity", "none", phi), region)
+            for phi, region in regions.items()
+        ]
+
+    return effects
+
+
+def _claims() -> Iterator[Claim]:
+    yield Claim(
+        "P3 position solves",
+        "Noisy recall is solved with positions, or with a decaying A, for every readout.",
+        PLACE,
+        (STEM,),
+        _solves,
+    )
+    bare = tuple(_where("identity", "none", phi) for phi in READOUT_ORDER)
+    reference = {"task": "noisy_recall", **_where("identity", "learned", "exp")}
+    for level, words in (("chance", "chance"), ("order_free", "counting tokens")):
+        yield Claim(
+            f"P3 without position, against {words}",
+            f"With A = I and no position, only relu is above {words}, and it is not perfect.",
+            PLACE,
+            (STEM,),
+            _without(level),
+            (solved_by(STEM, reference), rates_inside(STEM, bare)),
+            reads=bare,
+        )
 
 
 EXPERIMENTS = (
@@ -57,22 +83,6 @@ EXPERIMENTS = (
         "A = I and a constant decay A = cI (c = 0.95 over the paper's length, or as strong over a "
         "shorter one).",
         draw=draw,
-        claims=(
-            Claim(
-                "P3 position solves",
-                "Noisy recall is solved with positions, or with a decaying A, for every readout.",
-                f"one of the 9 accuracies below {SOLVED}",
-                (STEM,),
-                _position_solves,
-            ),
-            Claim(
-                "P3 without position",
-                "With A = I and no position, only relu is above chance, and it is not perfect.",
-                f"exp or softplus more than {ABOVE_CHANCE} above chance, or relu at chance or "
-                "solved",
-                (STEM,),
-                _only_relu_without,
-            ),
-        ),
+        claims=tuple(_claims()),
     ),
 )

@@ -2,30 +2,22 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import product
 
-import pandas as pd
 from matplotlib.figure import Figure
 
 from coefdyn.paper.looks import FAMILIES, SCALINGS
 from coefdyn.paper.points import chance_of
 from coefdyn.plot.style import PAGE, accuracy_axis, legend_below, paper_style
 from coefdyn.principles.invariance import same_function
-from coefdyn.results.claim import (
-    POINT,
-    Claim,
-    Judgement,
-    NotEnoughRunsError,
-    Tables,
-    judged,
-    points_of,
-)
+from coefdyn.results.claim import Claim, Effect, NotEnoughRunsError, Region, Tables
+from coefdyn.results.effects import ratio_of_spreads
 from coefdyn.results.experiment import Experiment
 
 NORMED, BARE = "principle5_scaling", "principle5_no_post_norm"
-SEEDS = 3
 SCALED, UNSCALED = ("inverse_sqrt", "gate_inverse_sqrt"), ("one", "gate")
-SPREAD = 1.2  # times the other, to be larger
+EXP = "softmax_attention"
+SPREAD, MOST = 1.5, 1.2  # ratios of deviations that count
+PLACE = "Principle 5 and its figure"
 
 
 def draw(stem: str, tables: Tables) -> Figure:
@@ -57,31 +49,31 @@ def draw(stem: str, tables: Tables) -> Figure:
     return figure
 
 
-def _spreads(tables: Tables, stem: str, families: tuple[str, ...]) -> pd.DataFrame:
-    """Largest minus smallest accuracy over seeds, for each family, b_j and head dimension."""
-    points = points_of(tables, stem)
-    sizes = sorted(points["n_state"].unique())
-    groups = points[points["model"].isin(families)].groupby(["model", "scaling", "n_state"])
-    seeds = groups["seeds"].sum()
-    wanted = list(product(families, SCALINGS, sizes))
-    lacking = sum(seeds.get(key, 0) < SEEDS for key in wanted)
-    if lacking or len(sizes) < 2:
-        raise NotEnoughRunsError(
-            f"{lacking} of {len(wanted)} points of {stem} have fewer than {SEEDS} seeds"
-            + "; one head dimension" * (len(sizes) < 2)
-        )
-    spread = groups["accuracy_max"].max() - groups["accuracy_min"].min()
-    return spread.rename("spread").reset_index()
+def _where(family: str, scaling: str, size: int) -> dict[str, object]:
+    return {"model": family, "scaling": scaling, "n_state": size}
 
 
-def _unscaled_spreads_more(stem: str, family: str) -> Callable[[Tables], Judgement]:
-    def check(tables: Tables) -> Judgement:
-        rows = _spreads(tables, stem, (family,))
-        scaled, unscaled = (
-            float(rows[rows["scaling"].isin(names)]["spread"].mean())
-            for names in (SCALED, UNSCALED)
-        )
-        statistic = f"mean spread {unscaled:.3f} without 1/sqrt(n), {scaled:.3f} with"
+def _sizes(tables: Tables, stem: str) -> list[int]:
+    if stem not in tables:
+        raise NotEnoughRunsError(f"no table of {stem}")
+    return sorted(int(size) for size in tables[stem]["n_state"].unique())
+
+
+def _unscaled_spreads_more(stem: str, family: str) -> Callable[[Tables], list[Effect]]:
+    def effects(tables: Tables) -> list[Effect]:
+        pairs = [
+            (_where(family, one, size), _where(family, other, size))
+            for size in _sizes(tables, stem)
+            for one, other in zip(UNSCALED, SCALED, strict=True)
+        ]
+        name = "deviation without 1/sqrt(n) / with"
+        return [ratio_of_spreads(tables, name, stem, pairs, Region(SPREAD))]
+
+    return effects
+
+
+def _one_function(stem: str, family: str) -> Callable[[], str | None]:
+    def invariance() -> str | None:
         norm = "none" if stem == BARE else "all"
         designs = [
             [f"experiment={stem}", f"model={family}", f"model/scaling={name}",
@@ -89,60 +81,43 @@ def _unscaled_spreads_more(stem: str, family: str) -> Callable[[Tables], Judgeme
             for name in ("one", "inverse_sqrt")
         ]  # fmt: skip
         same, words = same_function(*designs)
-        if same:
-            return Judgement("invariant by construction", f"{words}; {statistic}")
-        return judged(unscaled > max(SPREAD * scaled, scaled + POINT), statistic)
+        return words if same else None
 
-    return check
+    return invariance
 
 
-def _unscaled_spreads(tables: Tables, stem: str) -> pd.DataFrame:
-    spreads = _spreads(tables, stem, tuple(FAMILIES))
-    return spreads[spreads["scaling"].isin(UNSCALED)]
-
-
-def _exp_spreads_most(stem: str, tables: Tables) -> Judgement:
-    rows = _unscaled_spreads(tables, stem)
-    mean = rows.groupby("model")["spread"].mean().sort_values(ascending=False)
-    statistic = ", ".join(f"{name} {value:.3f}" for name, value in mean.items())
-    first, second = mean.iloc[0], mean.iloc[1]
-    larger = first > max(SPREAD * second, second + POINT)
-    return judged(mean.index[0] == "softmax_attention" and larger, statistic)
-
-
-def _no_trend(stem: str, tables: Tables) -> Judgement:
-    rows = _unscaled_spreads(tables, stem).sort_values("n_state")
-    steps = [group["spread"].diff().iloc[1:] for _, group in rows.groupby(["model", "scaling"])]
-    rises, falls = (sum((way * step > 0).all() for step in steps) for way in (1, -1))
-    statistic = f"from size to size it rises in {rises} and falls in {falls} of {len(steps)} rows"
-    return judged(max(rises, falls) < len(steps), statistic)
+def _exp_spreads_most(stem: str, tables: Tables) -> list[Effect]:
+    found = []
+    for family in (name for name in FAMILIES if name != EXP):
+        pairs = [
+            (_where(EXP, scaling, size), _where(family, scaling, size))
+            for size in _sizes(tables, stem)
+            for scaling in UNSCALED
+        ]
+        name = f"deviation of exp / {family.replace('_', ' ')}"
+        found.append(ratio_of_spreads(tables, name, stem, pairs, Region(MOST)))
+    return found
 
 
 def _claims(stem: str, words: str) -> Iterator[Claim]:
     for family in FAMILIES:
         yield Claim(
             f"P5 spread, {family.replace('_', ' ')}{words}",
-            f"For {family.replace('_', ' ')}, accuracies of three seeds lie further apart "
-            "without 1/sqrt(n) in b_j.",
-            f"a mean spread for b in {{1, z}} of at most {SPREAD} times that for b/sqrt(n), or "
-            "less than a point above it",
+            f"For {family.replace('_', ' ')}, accuracies of seeds lie further apart without "
+            "1/sqrt(n) in b_j.",
+            PLACE,
             (stem,),
             _unscaled_spreads_more(stem, family),
+            invariance=_one_function(stem, family),
+            reads=({"model": family},),
         )
     yield Claim(
         f"P5 exp spreads most{words}",
         "Without 1/sqrt(n), the spread is largest for phi = exp.",
-        f"another family whose mean spread for b in {{1, z}}, times {SPREAD} or plus a point, "
-        "is as large",
+        PLACE,
         (stem,),
         partial(_exp_spreads_most, stem),
-    )
-    yield Claim(
-        f"P5 head dimension{words}",
-        "Without 1/sqrt(n), the spread has no consistent trend with the head dimension.",
-        "a spread that rises from each size to the next in all 8 rows, or falls in all",
-        (stem,),
-        partial(_no_trend, stem),
+        reads=tuple({"scaling": scaling} for scaling in UNSCALED),
     )
 
 

@@ -50,7 +50,7 @@ def judge(folder: TableFolder) -> list[dict[str, str]]:
                 "statement": claim.statement,
                 "verdict": judgement.verdict,
                 "statistic": judgement.statistic + f"; with {' '.join(narrowed)}" * bool(narrowed),
-                "falsified by": claim.falsified_by,
+                "place": claim.place,
             }
         )
     return rows
@@ -78,7 +78,7 @@ def _counts(verdicts: Verdicts) -> str:
 
 def _verdict_table(verdicts: Verdicts) -> str:
     head = "".join(f"<th>{escape(scale)}</th>" for scale in verdicts)
-    lines = [f"<tr><th>claim</th>{head}<th>falsified by</th></tr>"]
+    lines = [f"<tr><th>claim</th>{head}<th>where</th></tr>"]
     for rows in zip(*verdicts.values(), strict=True):
         cells = "".join(
             f'<td class="{row["verdict"].replace(" ", "-")}" '
@@ -87,8 +87,8 @@ def _verdict_table(verdicts: Verdicts) -> str:
             for row in rows
         )
         claim = f"<b>{escape(rows[0]['claim'])}</b><br>{escape(rows[0]['statement'])}"
-        doubt = f'<td data-label="falsified by">{escape(rows[0]["falsified by"])}</td>'
-        lines.append(f"<tr><td>{claim}</td>{cells}{doubt}</tr>")
+        place = f'<td data-label="where">{escape(rows[0]["place"])}</td>'
+        lines.append(f"<tr><td>{claim}</td>{cells}{place}</tr>")
     return "\n".join(lines)
 
 

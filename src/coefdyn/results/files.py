@@ -76,8 +76,10 @@ class TableFolder:
         return read_table(self.path(name), columns, self.scale)
 
     def tables_of(self, experiment: Experiment) -> dict[str, pd.DataFrame]:
-        """What its figure reads, by name."""
-        others = (experiment.curves, *experiment.more, *experiment.needs)
+        """What its figure and claims read, by name."""
+        others = (
+            f"{experiment.stem}_runs", experiment.curves, *experiment.more, *experiment.needs
+        )  # fmt: skip
         own = {experiment.stem: self.read(experiment.stem, experiment.columns or POINT_COLUMNS)}
         return own | {name: self.read(name) for name in others if self.has(name)}
 

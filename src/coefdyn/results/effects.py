@@ -1,0 +1,189 @@
+"""Effects that claims are made of, from the tables of runs: contrasts, spreads, agreement."""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from coefdyn.results.claim import SEEDS, Effect, NotEnoughRunsError, Region, Tables, effect_of
+from coefdyn.results.rounds import PILOT
+from coefdyn.results.tables import axes_of, best_runs
+from coefdyn.results.variance import Values, prior_of, spread_ratio, weighted_sum
+
+CEILING = 0.99  # of the best that can be learned: no room is left above it
+NEAR_CHANCE = 0.02
+EQUAL = 0.02  # accuracies closer than this have no order
+
+Where = Mapping[str, Any]  # columns and their values
+
+
+def runs_of(tables: Tables, stem: str, where: Where) -> pd.DataFrame:
+    """The runs that claims read, one per seed: not the pilots."""
+    name = f"{stem}_runs"
+    if name not in tables:
+        raise NotEnoughRunsError(f"no table of {stem}")
+    rows = tables[name]
+    for column, value in where.items():
+        rows = rows[rows[column] == value]
+    rows = rows[rows["seed"] < PILOT]
+    if len(rows) and rows.groupby(axes_of(rows), dropna=False).ngroups > 1:
+        raise NotEnoughRunsError(f"{stem} has several points with {_words(where)}")
+    return best_runs(rows) if len(rows) else rows
+
+
+def values_of(tables: Tables, stem: str, column: str, where: Where) -> Values:
+    """A number of each seed."""
+    rows = runs_of(tables, stem, where)
+    found = pd.to_numeric(rows[column]).dropna().to_numpy(dtype=float) if len(rows) else []
+    if len(found) < SEEDS:
+        raise NotEnoughRunsError(
+            f"{stem} has {len(found)} of {SEEDS} seeds with a {column} for {_words(where)}"
+        )
+    return np.asarray(found)
+
+
+def family_of(tables: Tables, stem: str, column: str, task: object = None) -> list[Values]:
+    """All points of a table, of one task: they share what can be known of a variance."""
+    rows = tables[f"{stem}_runs"]
+    rows = rows[(rows["seed"] < PILOT) & (rows["task"] == task if task is not None else True)]
+    groups = (best_runs(group) for _, group in rows.groupby(axes_of(rows), dropna=False))
+    numbers = (pd.to_numeric(g[column]).dropna().to_numpy(dtype=float) for g in groups)
+    return [found for found in numbers if len(found) > 1]
+
+
+def contrast(
+    tables: Tables,
+    name: str,
+    terms: Sequence[tuple[float, str, str, Where]],
+    region: Region,
+    logarithm: bool = False,
+) -> Effect:
+    """A weighted sum of means over seeds: (weight, stem, column, point) each."""
+    change: Callable[[Values], Values] = np.log if logarithm else np.asarray
+    samples, family = [], []
+    for _, stem, column, where in terms:
+        samples.append(change(values_of(tables, stem, column, where)))
+    for stem, column, task in dict.fromkeys((s, c, w.get("task")) for _, s, c, w in terms):
+        family += [change(values) for values in family_of(tables, stem, column, task)]
+    pooled = sum(len(values) - 1 for values in family)
+    found = weighted_sum(samples, [term[0] for term in terms], prior_of(family), pooled)
+    return effect_of(name, found, region, min(map(len, samples)))
+
+
+def mean(
+    tables: Tables, name: str, stem: str, where: Where, region: Region, column: str = "accuracy"
+) -> Effect:
+    return contrast(tables, name, [(1.0, stem, column, where)], region)
+
+
+def ratio_of_spreads(
+    tables: Tables,
+    name: str,
+    stem: str,
+    pairs: Sequence[tuple[Where, Where]],
+    region: Region,
+) -> Effect:
+    """Of accuracies over seeds: the first of each pair of points against the second."""
+    sides = [[values_of(tables, stem, "accuracy", where) for where in side]
+             for side in zip(*pairs, strict=True)]  # fmt: skip
+
+    def interval(level: float) -> tuple[float, float]:
+        _, low, high = spread_ratio(sides[0], sides[1], level)
+        return low, high
+
+    value, _, _ = spread_ratio(sides[0], sides[1], 0.5, draws=1)
+    return Effect(name, value, region, interval, min(len(v) for side in sides for v in side))
+
+
+def agreement(
+    tables: Tables, name: str, stem: str, column: str, points: Sequence[Where], region: Region
+) -> Effect:
+    """Of the order of the logarithm of `column` and of accuracy over pairs of points, seed by seed:
+    1 if all pairs agree, -1 if none does. Pairs of equal accuracy are left out."""
+    frames = [runs_of(tables, stem, where).set_index("seed") for where in points]
+    seeds = sorted(set.intersection(*(set(frame.index) for frame in frames))) if frames else []
+    found = []
+    for seed in seeds:
+        rows = [(float(f.at[seed, column]), float(f.at[seed, "accuracy"])) for f in frames]
+        rows = [(math.log(x), y) for x, y in rows if x > 0]
+        signs = [
+            math.copysign(1.0, (a[0] - b[0]) * (a[1] - b[1]))
+            for a, b in itertools.combinations(rows, 2)
+            if abs(a[1] - b[1]) > EQUAL and a[0] != b[0]
+        ]
+        if len(signs) >= 8:
+            found.append(sum(signs) / len(signs))
+    if len(found) < SEEDS:
+        raise NotEnoughRunsError(
+            f"{len(found)} of {SEEDS} seeds of {stem} have 8 pairs of points with a {column} and "
+            "different accuracies"
+        )
+    total = weighted_sum([np.array(found)], [1.0], None, 0)
+    return effect_of(name, total, region, len(found))
+
+
+def level_of(tables: Tables, stem: str, name: str, where: Where | None = None) -> float:
+    """chance, order_free or ceiling."""
+    rows = tables.get(f"{stem}_runs")
+    if rows is None or rows.empty:
+        raise NotEnoughRunsError(f"no table of {stem}")
+    for column, value in (where or {}).items():
+        rows = rows[rows[column] == value]
+    found = pd.to_numeric(rows[name]).dropna()
+    if found.empty:
+        raise NotEnoughRunsError(f"{stem} has no {name}")
+    return float(found.mean())
+
+
+def solved_by(stem: str, where: Where, share: float = 0.95) -> Callable[[Tables], str | None]:
+    """The reference learns the task, or nothing can be said about others."""
+
+    def obstacle(tables: Tables) -> str | None:
+        ceiling = level_of(tables, stem, "ceiling", {"task": where["task"]})
+        found = float(values_of(tables, stem, "accuracy", where).mean())
+        if found >= share * ceiling:
+            return None
+        return (
+            f"the reference {_words(where)} does not solve the task: {found:.2f} of {ceiling:.2f}"
+        )
+
+    return obstacle
+
+
+def room(stem: str, points: Sequence[Where]) -> Callable[[Tables], str | None]:
+    """Not all are at the ceiling, nor all at chance."""
+
+    def obstacle(tables: Tables) -> str | None:
+        means = [float(values_of(tables, stem, "accuracy", where).mean()) for where in points]
+        task = {"task": points[0]["task"]} if "task" in points[0] else {}
+        if min(means) >= CEILING * level_of(tables, stem, "ceiling", task):
+            return f"all {len(points)} designs are at the ceiling"
+        if max(means) <= level_of(tables, stem, "chance", task) + NEAR_CHANCE:
+            return f"all {len(points)} designs are at chance"
+        return None
+
+    return obstacle
+
+
+def rates_inside(stem: str, points: Sequence[Where]) -> Callable[[Tables], str | None]:
+    """The learning rates that decide lie inside the grid: at most one in ten at its edge."""
+
+    def obstacle(tables: Tables) -> str | None:
+        table, at_edge = tables[stem], 0
+        for where in points:
+            rows = table
+            for column, value in where.items():
+                rows = rows[rows[column] == value]
+            at_edge += bool(len(rows)) and rows["lr_at_edge"].iloc[0] in ("smallest", "largest")
+        if at_edge <= 0.1 * len(points):
+            return None
+        return f"{at_edge} of {len(points)} points have their best learning rate at an edge"
+
+    return obstacle
+
+
+def _words(where: Where) -> str:
+    return ", ".join(str(value) for value in where.values()) or "all"
