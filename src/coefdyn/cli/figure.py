@@ -7,6 +7,7 @@ from pathlib import Path
 
 from coefdyn.cli.keys import choose, own_keys
 from coefdyn.config.compose import plugins_of
+from coefdyn.config.grid import Planner
 from coefdyn.config.plugins import options
 from coefdyn.config.schema import Figures
 from coefdyn.errors import ConfigError
@@ -74,7 +75,7 @@ def _make_tables(
     narrower: list[str],
 ) -> None:
     stem = experiment.stem
-    known = known_runs([*grid, f"paths.results={folder.results}"])
+    known = known_runs(Planner([*grid, f"paths.results={folder.results}"]))
     runs = known.runs
     records = {run.run_id: read_record(run.folder / "record.json") for run in runs}
     missing = sum(record is None for record in records.values())

@@ -3,12 +3,13 @@
 import json
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
 
 from coefdyn.cli.keys import console, own_keys
-from coefdyn.config.grid import PlannedRun, differences
+from coefdyn.config.grid import PlannedRun, Planner, differences
 from coefdyn.config.schema import Sweep
 from coefdyn.errors import ConfigError
 from coefdyn.results.rounds import Known, known_runs
@@ -22,7 +23,8 @@ from coefdyn.sweeps.state import State, count, epochs, last_error, state, unfini
 def run(arguments: Sequence[str]) -> int:
     """Exit code: for run and status 1 unless everything is recorded; for plan and submit 0."""
     keys, rest = own_keys(Sweep, "sweep", arguments)
-    known = known_runs(rest)
+    planner = Planner(rest)
+    known = known_runs(planner)
     runs = known.runs
     if any(run.values["force"] for run in runs):
         raise ConfigError(
@@ -32,7 +34,9 @@ def run(arguments: Sequence[str]) -> int:
     if not runs:
         raise ConfigError("the grid has no points; look at the ranges and lists given")
     if keys.action == "run":
-        return _run(rest, keys)
+        return _run(planner, keys)
+    if keys.action == "decide":
+        return _decide(rest, runs[0], keys)
     return ACTIONS[keys.action](known, keys)
 
 
@@ -46,7 +50,7 @@ def _status(known: Known, keys: Sweep) -> int:
     return 1 if counts["failed"] + counts["missing"] + known.waiting else 0
 
 
-def _run(grid: Sequence[str], keys: Sweep) -> int:
+def _run(grid: Planner, keys: Sweep) -> int:
     """In rounds, while the runs of one ask for others; each run is tried once."""
     tried: set[str] = set()
     try:
@@ -58,6 +62,38 @@ def _run(grid: Sequence[str], keys: Sweep) -> int:
         print(f"{stopped}: what was trained is saved; the same command goes on", file=sys.stderr)
         return stopped.exit_code
     return _status(known_runs(grid), keys)
+
+
+def _decide(grid: Sequence[str], example: PlannedRun, keys: Sweep) -> int:
+    """Exit code 0 if all claims are decided."""
+    from coefdyn.paper.decide import Decision, as_json  # takes seconds
+
+    def here(todo: list[PlannedRun]) -> bool:
+        with Progress(todo, keys.jobs) as progress:
+            run_all(todo, keys.jobs, progress)
+        return True
+
+    def there(todo: list[PlannedRun]) -> bool:
+        print(submit(todo, example.choices["experiment"], keys.slurm), file=sys.stderr)
+        return False
+
+    results = Path(example.values["paths"]["results"])
+    decision = Decision(grid, results, example.choices["scale"])
+    try:
+        ending = decision.run(here if keys.where == "here" else there, keys.budget)
+    except StoppedError as stopped:
+        print(f"{stopped}: what was trained is saved; the same command goes on", file=sys.stderr)
+        return stopped.exit_code
+    if keys.format == "json":
+        print(as_json(ending))
+    else:
+        table = Table("claim", "verdict", "seeds", "effects")
+        for name, judgement in ending.verdicts.items():
+            seeds = str(ending.looks.get(name, ""))
+            table.add_row(*map(Text, (name, judgement.verdict, seeds, judgement.statistic)))
+        console().print(table)
+        print(f"{ending.words}; {ending.hours:.2g} core hours in all")
+    return 0 if len(ending.looks) == len(ending.verdicts) else 1
 
 
 def _submit(known: Known, keys: Sweep) -> int:

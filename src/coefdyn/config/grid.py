@@ -16,8 +16,9 @@ from coefdyn.config.compose import (
     sweep_points,
 )
 from coefdyn.config.identity import run_id
-from coefdyn.config.plugins import Plugins
 from coefdyn.errors import ConfigError
+
+VARIED = ("seed", "optimizer.lr", "optimizer.weight_decay")  # what points may be added by
 
 
 @dataclass(frozen=True)
@@ -39,36 +40,45 @@ class PlannedRun:
 
 
 def plan(overrides: Sequence[str]) -> list[PlannedRun]:
-    """The runs of a grid, each once, in the grid's order.
+    """The runs of a grid, each once, in the grid's order."""
+    return Planner(overrides).declared
+
+
+class Planner:
+    """Plans the points of a grid, and others that differ from them in seed or rate.
 
     Composing takes a tenth of a second, so it is done once per choice of groups, and what no value
     of the grid can change is resolved once. One model per choice is built, so that what does not
     fit fails here.
     """
-    return plan_points(sweep_points(overrides), plugins_of(overrides))
 
+    def __init__(self, overrides: Sequence[str]) -> None:
+        points, self.plugins = sweep_points(overrides), plugins_of(overrides)
+        chosen = [part for point in points[:1] for part in point if part.startswith("experiment=")]
+        if chosen and any(set(chosen).isdisjoint(point) for point in points):
+            raise ConfigError(
+                "experiment takes one name: each has a grid of its own; plan them in turn"
+            )
+        common = set(points[0]).intersection(*points) if points else set()
+        self.fixed = {part for part in common if part.partition("=")[0] not in VARIED}
+        self.drafts: dict[tuple[tuple[str, ...], ...], Draft] = {}
+        self.declared = self.plan(points)
 
-def plan_points(points: Sequence[tuple[str, ...]], plugins: Plugins) -> list[PlannedRun]:
-    """The same of points that are known already."""
-    fixed = set(points[0]).intersection(*points) if points else set()
-    drafts: dict[tuple[str, ...], Draft] = {}
-    chosen = [part for point in points[:1] for part in point if part.startswith("experiment=")]
-    if chosen and any(set(chosen).isdisjoint(point) for point in points):
-        raise ConfigError(
-            "experiment takes one name: each has a grid of its own; plan them in turn"
-        )
-    runs: dict[str, PlannedRun] = {}
-    for point in points:
-        values = [part for part in point if part not in fixed and not is_composed(part, plugins)]
-        groups = tuple(part for part in point if part not in values)
-        if groups not in drafts:
-            composed = draft(groups)
-            _try(composed.with_values(values), point)
-            drafts[groups] = composed.settled(values)
-        settings = drafts[groups].set(values)
-        run = PlannedRun(run_id(settings), point, settings, drafts[groups].choices)
-        runs.setdefault(run.run_id, run)
-    return list(runs.values())
+    def plan(self, points: Sequence[tuple[str, ...]]) -> list[PlannedRun]:
+        runs: dict[str, PlannedRun] = {}
+        for point in points:
+            values = [p for p in point if p not in self.fixed and not is_composed(p, self.plugins)]
+            groups = tuple(part for part in point if part not in values)
+            # A draft keeps what was set: it is for points that set the same.
+            key = (groups, tuple(sorted(part.partition("=")[0] for part in values)))
+            if key not in self.drafts:
+                composed = draft(groups)
+                _try(composed.with_values(values), point)
+                self.drafts[key] = composed.settled(values)
+            settings = self.drafts[key].set(values)
+            run = PlannedRun(run_id(settings), point, settings, self.drafts[key].choices)
+            runs.setdefault(run.run_id, run)
+        return list(runs.values())
 
 
 def differences(runs: Sequence[PlannedRun]) -> dict[str, str]:

@@ -155,9 +155,11 @@ class Slurm:
 
 @dataclass(frozen=True)
 class Sweep:
-    action: Literal["plan", "run", "status", "submit"]
+    action: Literal["plan", "run", "status", "submit", "decide"]
     format: Format
     jobs: Count
+    budget: Positive | None
+    where: Literal["here", "slurm"]
     slurm: Slurm
 
 

@@ -13,6 +13,7 @@ import pandas as pd
 
 from coefdyn.errors import ConfigError
 from coefdyn.paper import experiment_of, experiments
+from coefdyn.results.claim import Judgement
 from coefdyn.results.experiment import Experiment
 from coefdyn.results.files import TableFolder
 from coefdyn.results.tables import AXES, TUNED, axes_of
@@ -39,9 +40,13 @@ def judge(folder: TableFolder) -> list[dict[str, str]]:
     for experiment in experiments().values():
         if folder.has(experiment.stem):
             tables |= folder.tables_of(experiment)
-    rows = []
+    rows, frozen = [], folder.decisions()
     for claim in (claim for e in experiments().values() for claim in e.claims):
         judgement = claim.judge(tables)
+        if claim.name in frozen:
+            kept = frozen[claim.name]
+            words = f"decided at {kept['seeds']} seeds: {kept['statistic']}"
+            judgement = Judgement(kept["verdict"], words, judgement.effects)
         narrowed = dict.fromkeys(word for stem in claim.needs for word in folder.narrowed(stem))
         rows.append(
             {

@@ -110,5 +110,21 @@ class TableFolder:
         figure.savefig(self.figures / f"{stem}.png", dpi=200)
         return self.figures / f"{stem}.png"
 
+    def write_decisions(self, stem: str, claims: dict[str, Any]) -> None:
+        """Verdicts that `action=decide` has reached: they stay, whatever runs are added."""
+        self.tables.mkdir(parents=True, exist_ok=True)
+        path = self.tables / f"{stem}_decisions.json"
+        write_atomically(path, json.dumps(claims, indent=1) + "\n")
+
+    def decisions(self) -> dict[str, Any]:
+        """By claim."""
+        found: dict[str, Any] = {}
+        for path in sorted(self.tables.glob("*_decisions.json")):
+            try:
+                found |= json.loads(path.read_text())
+            except ValueError as error:
+                raise ConfigError(f"{path} cannot be read; decide again") from error
+        return found
+
     def _sidecar(self, stem: str) -> Path:
         return self.tables / f"{stem}.json"

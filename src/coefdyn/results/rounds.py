@@ -10,8 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from coefdyn.config.compose import plugins_of
-from coefdyn.config.grid import PlannedRun, plan, plan_points
+from coefdyn.config.grid import PlannedRun, Planner
 from coefdyn.errors import ConfigError
 from coefdyn.runs.record import Record, read_record
 
@@ -30,10 +29,10 @@ class Known:
     waiting: int
 
 
-def known_runs(overrides: Sequence[str], seeds: Mapping[Point, int] | None = None) -> Known:
+def known_runs(planner: Planner, seeds: Mapping[Point, int] | None = None) -> Known:
     """The declared grid, and what its records ask for. `seeds`: of points that get more than the
     grid says."""
-    runs, plugins = plan(overrides), plugins_of(overrides)
+    runs = planner.declared
     pilots = [run for run in runs if run.values["seed"] >= PILOT and rule_of(run) is not None]
     waiting, points = 0, []
     groups: dict[Point, list[PlannedRun]] = {}
@@ -47,7 +46,7 @@ def known_runs(overrides: Sequence[str], seeds: Mapping[Point, int] | None = Non
             beyond = _beyond(tried)
             if not beyond:
                 break
-            tried = [*tried, *plan_points(beyond, plugins)]
+            tried = [*tried, *planner.plan(beyond)]
         points += [run.point for run in tried[len(group) :]]
         best = best_rate(tried)
         if best is None:
@@ -55,7 +54,7 @@ def known_runs(overrides: Sequence[str], seeds: Mapping[Point, int] | None = Non
             continue
         example = next(run for run in tried if rate_of(run) == best)
         points += [_with(example.point, {"seed": str(seed)}) for seed in range(count)]
-    more = plan_points(points, plugins) if points else []
+    more = planner.plan(points)
     found = {run.run_id: run for run in (*runs, *more)}
     return Known(list(found.values()), waiting)
 

@@ -101,6 +101,11 @@ def _axes(run: PlannedRun, extra: Sequence[str]) -> dict[str, Any]:
     return row
 
 
+def axes_of_run(run: PlannedRun) -> dict[str, Any]:
+    """What the columns of a table will say of it."""
+    return _axes(run, ())
+
+
 def _at(values: Mapping[str, Any], place: str) -> Any:
     node: Any = values
     for key in place.split("."):

@@ -1,0 +1,161 @@
+"""Seeds until decided: a look at 3, 5, 8 and 12 seeds, for the points that undecided claims read.
+
+A look reads the seeds below its number and no other, on all sides alike, so that it finds the same
+however often the work was interrupted. A verdict that a look reaches is frozen.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from coefdyn.config.grid import PlannedRun, Planner
+from coefdyn.errors import ConfigError
+from coefdyn.paper import experiments
+from coefdyn.results.claim import Claim, Judgement
+from coefdyn.results.files import TableFolder
+from coefdyn.results.rounds import PILOT, Known, Point, known_runs, point_of
+from coefdyn.results.tables import axes_of_run
+from coefdyn.runs.record import Record, read_record
+from coefdyn.sweeps.state import unfinished
+
+LOOKS = (3, 5, 8, 12)
+OPEN = ("inconclusive", "not enough runs")
+
+Work = Callable[[list[PlannedRun]], bool]  # does these runs; False if they are not done yet
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How it ended, and what each claim came to."""
+
+    words: str
+    verdicts: dict[str, Judgement]
+    looks: dict[str, int]  # at how many seeds each verdict was reached
+    hours: float
+
+
+class Decision:
+    """The claims of one experiment, and the grids whose runs they read."""
+
+    def __init__(self, grid: Sequence[str], results: Path, scale: str) -> None:
+        name = next((p.partition("=")[2] for p in grid if p.startswith("experiment=")), "")
+        known = [stem for stem, e in experiments().items() if e.claims and not e.columns]
+        if name not in known:
+            raise ConfigError(
+                f"action=decide needs experiment=<one with claims>, not {name or 'none'}; choose "
+                f"from {', '.join(known)}"
+            )
+        self.experiment, self.folder = experiments()[name], TableFolder(results, scale)
+        self.claims = {claim.name: claim for claim in self.experiment.claims}
+        stems = dict.fromkeys(stem for claim in self.claims.values() for stem in claim.needs)
+        others = [part for part in grid if not part.startswith("experiment=")]
+        self.grids = {stem: Planner([f"experiment={stem}", *others]) for stem in stems}
+
+    def run(self, work: Work, budget: float | None) -> Ending:
+        """`budget`: hours of one core for all runs of these grids, those done before included."""
+        found: dict[str, Judgement] = {}
+        looks: dict[str, int] = {}
+        for look in LOOKS:
+            undecided = [c for name, c in self.claims.items() if name not in looks]
+            words = self._fill(undecided, look, work, budget)
+            tables = self._tables(look)
+            for claim in undecided:
+                found[claim.name] = judgement = claim.judge(tables)
+                if judgement.verdict not in OPEN:
+                    looks[claim.name] = look
+            self._keep(found, looks)
+            if len(looks) == len(self.claims):
+                return Ending("all claims are decided", found, looks, self._hours())
+            if words:
+                return Ending(words, found, looks, self._hours())
+        return Ending(f"{LOOKS[-1]} seeds are the most", found, looks, self._hours())
+
+    def _fill(self, undecided: Sequence[Claim], look: int, work: Work, budget: float | None) -> str:
+        """Do the runs that a look needs; words if it cannot have them all."""
+        tried: set[str] = set()
+        while True:
+            known = {stem: self._known(stem, undecided, look) for stem in self.grids}
+            todo = unfinished({r.run_id: r for k in known.values() for r in k.runs}.values())
+            todo = [run for run in todo if run.run_id not in tried]
+            if not todo:
+                lacking = sum(len(unfinished(k.runs)) + k.waiting for k in known.values())
+                return f"{lacking} runs failed or wait for others" if lacking else ""
+            if budget is not None and (why := self._too_much(todo, look, budget)):
+                return why
+            tried |= {run.run_id for run in todo}
+            if not work(todo):
+                return f"{len(todo)} runs are under way; the same command goes on"
+
+    def _known(self, stem: str, undecided: Sequence[Claim], look: int) -> Known:
+        wanted: dict[Point, int] = {}
+        for run in self.grids[stem].declared:
+            axes = axes_of_run(run)
+            if any(
+                all(axes.get(column) == value for column, value in where.items())
+                for claim in undecided
+                if stem in claim.needs
+                for where in claim.reads
+            ):
+                wanted[point_of(run)] = look
+        return self._grown(stem, wanted)
+
+    def _grown(self, stem: str, seeds: dict[Point, int]) -> Known:
+        return known_runs(self.grids[stem], seeds)
+
+    def _tables(self, look: int) -> dict[str, pd.DataFrame]:
+        """Written whole, read up to the seeds of this look."""
+        tables: dict[str, pd.DataFrame] = {}
+        for stem in self.grids:
+            runs = list(self._all_runs(stem).values())
+            records = {run.run_id: read_record(run.folder / "record.json") for run in runs}
+            if any(record is not None for record in records.values()):
+                self.folder.write(experiments()[stem], runs, records)
+                tables |= self.folder.tables_of(experiments()[stem])
+        for name, table in tables.items():
+            if name.endswith("_runs"):
+                tables[name] = table[(table["seed"] < look) | (table["seed"] >= PILOT)]
+        return tables
+
+    def _all_runs(self, stem: str) -> dict[str, PlannedRun]:
+        """Those of the grid, and of more seeds what there is."""
+        most = {point_of(run): LOOKS[-1] for run in self.grids[stem].declared}
+        more = self._grown(stem, most).runs
+        done = [run for run in more if (run.folder / "record.json").exists()]
+        return {run.run_id: run for run in (*self._grown(stem, {}).runs, *done)}
+
+    def _records(self) -> list[Record]:
+        runs = {name: run for stem in self.grids for name, run in self._all_runs(stem).items()}
+        found = (read_record(run.folder / "record.json") for run in runs.values())
+        return [record for record in found if record is not None]
+
+    def _hours(self) -> float:
+        return sum(record.seconds["session"] for record in self._records()) / 3600
+
+    def _too_much(self, todo: Sequence[PlannedRun], look: int, budget: float) -> str:
+        """As long as the runs of these grids took; the first are free to find that out."""
+        spent, count = self._hours(), len(self._records())
+        cost = len(todo) * spent / count if count else 0.0
+        if spent + cost <= budget:
+            return ""
+        return (
+            f"the look at {look} seeds needs about {cost:.2g} core hours besides the {spent:.2g} "
+            f"spent, over budget={budget:g}"
+        )
+
+    def _keep(self, found: dict[str, Judgement], looks: dict[str, int]) -> None:
+        kept = {
+            name: {"verdict": found[name].verdict, "statistic": found[name].statistic, "seeds": n}
+            for name, n in looks.items()
+        }
+        self.folder.write_decisions(self.experiment.stem, kept)
+
+
+def as_json(ending: Ending) -> str:
+    claims = {
+        name: {"verdict": j.verdict, "statistic": j.statistic, "seeds": ending.looks.get(name)}
+        for name, j in ending.verdicts.items()
+    }
+    return json.dumps({"ended": ending.words, "hours": ending.hours, "claims": claims})
