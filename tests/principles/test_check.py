@@ -1,6 +1,7 @@
 """The design check: what the paper says of the presets, and designs that break a principle."""
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +13,9 @@ from coefdyn.cli.train import run as train
 from coefdyn.config.compose import compose
 from coefdyn.config.plugins import CONF
 from coefdyn.errors import ConfigError
+from coefdyn.principles import check as checks
 from coefdyn.principles.check import Line, Report, check
-from coefdyn.principles.measure import score_variance
+from coefdyn.principles.measure import Trend, kernel_zeros, mixer_of, score_variance
 
 PRINCIPLES = ("P1", "P2", "P2.1", "P2.2", "P3", "P4", "P5", "P6")
 # p: pass, w: warn, b: break; in the order of PRINCIPLES
@@ -49,7 +51,7 @@ def test_what_the_paper_says_of_single_presets() -> None:
     assert "position=learned gives it" in line(softmax, "P3").reason
     assert line(softmax, "P3").number == "equal tokens differ by 0"
     assert "selectivity is fragile" in line(linear, "P2.1").reason
-    assert line(linear, "P2.2").number == "at most 7"
+    assert line(linear, "P2.2").number == "of independent keys at most 7"
     assert "by its level, up to n/H =" in line(mamba, "P5").reason
     assert "unit vectors" in line(delta, "P4").reason
     assert "|lambda| from" in delta.facts["eigenvalues of A_t"]
@@ -111,7 +113,7 @@ def test_growth_that_overflows_at_every_length_is_growth(factor: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("readout", "number"), [("tanh", "at most 7"), ("silu", "no limit"), ("relu", "no limit")]
+    ("readout", "number"), [("tanh", "of independent keys at most 7"), ("silu", "no limit"), ("relu", "no limit")]
 )
 def test_zeros_are_limited_where_only_a_zero_score_gives_one(readout: str, number: str) -> None:
     assert line(check(compose([f"model/readout={readout}"])), "P2.2").number == number
@@ -206,3 +208,39 @@ def test_the_designs_of_all_principles_lm_break_what_they_say(principle: str) ->
         assert verdicts[f"P{principle}"] == "warn"
     if principle == "none":
         assert verdicts == {"P1": "pass", "P4": "pass"}
+
+
+def test_the_zero_set_of_a_kernel_is_told_as_it_is() -> None:
+    """relu vanishes for half of all scores, and the kernel for (3/4)^n of pairs: Corollary 2.1's
+    measure zero is true of positive kernels only."""
+    given = ["model=linear_attention", "scale=lite"]
+    relu = line(check(compose([*given, "model/readout=kernel_relu"])), "P2.1")
+    assert relu.number == "zero set: 0.1 of random pairs (measured 0.1)"
+    assert "against Corollary 2.1" in relu.reason
+    for name in ("kernel_exp", "kernel_softplus", "kernel_elu_plus_one"):
+        positive = line(check(compose([*given, f"model/readout={name}"])), "P2.1")
+        assert positive.number == "zero set: empty"
+    mixer = mixer_of(compose([*given, "model/readout=kernel_relu"]), 8)
+    zeros = kernel_zeros(mixer)
+    assert zeros.exact == pytest.approx(0.75**8, rel=1e-9)
+    assert zeros.measured == pytest.approx(zeros.exact, abs=4 * (0.1 * 0.9 / 2**16) ** 0.5)
+
+
+def test_not_implemented_is_not_impossible() -> None:
+    """A square with a Householder has a state of n^2 rows; exp has none."""
+    square = [
+        "model/readout=polynomial", "model.readout.coefficients=[0.0,0.0,1.0]",
+        "model/evolution=householder_key_learned",
+    ]  # fmt: skip
+    found = line(check(compose(["model=deltanet", *square])), "P1")
+    assert found.number == "state: not implemented"
+    assert "one exists" in found.reason
+    assert line(check(compose(["model=softmax_attention"])), "P1").number == "state: none"
+
+
+def test_what_is_no_number_never_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    nan = Trend((16, 64), (math.nan, math.nan))
+    monkeypatch.setattr(checks, "score_variance", lambda _: nan)
+    monkeypatch.setattr(checks, "coefficient_growth", lambda *_: nan)
+    report = check(compose(["model=mamba2"]))
+    assert (line(report, "P5").verdict, line(report, "P6").verdict) == ("break", "break")

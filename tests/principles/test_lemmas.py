@@ -201,3 +201,94 @@ def test_lemma_6_an_eta_that_keeps_up_bounds_growth(
     assert float((alpha / (m * g)).max()) <= L / m + 1e-12
     kept, left = alpha / (m * g), alpha / m  # with eta = m alone it grows without bound
     assert float(kept[-1] / kept[0]) < float(left[-1] / left[0])
+
+
+@FEW
+@given(SEEDS, st.floats(0.5, 2), st.floats(-3, 3))
+def test_lemma_2_more_scores_in_the_zero_set_more_maps_that_reach_it(
+    seed: int, scale: float, start: float
+) -> None:
+    """Of random maps T_q, T_h those whose score of one pair lies in Z: a larger Z holds all that a
+    smaller one does, and of thin sets the share is the length times a density that is the same."""
+    x_i, x_j = normal(seed, 2, 4)
+    T_q, T_h = normal(seed + 1, 40_000, 3, 4), normal(seed + 2, 40_000, 3, 4)
+    score = ((T_q @ x_i) * (T_h @ x_j)).sum(-1) * scale / (x_i.norm() * x_j.norm())
+    share = [float(((score >= start) & (score <= start + w)).double().mean()) for w in (0.1, 0.2)]
+    assert share[0] <= share[1]
+    half_line, interval = (
+        float((score <= 0).double().mean()),
+        float((score.abs() <= 1e-3).double().mean()),
+    )
+    assert half_line == pytest.approx(0.5, abs=0.02)  # relu: Z is a half-line
+    assert interval < 0.01  # the identity: Z is a point, its near-zero set a thin interval
+    if share[1] > 0.01:
+        assert share[1] / share[0] == pytest.approx(2, rel=0.5)
+
+
+@FEW
+@given(SEEDS, st.integers(1, 12))
+def test_corollary_2_1_fails_for_kernels_that_can_vanish(seed: int, n: int) -> None:
+    """With psi = relu the zero set has the measure (3/4)^n; with psi > 0 it is empty."""
+    q, k = normal(seed, 2, 50_000, n)
+    zero = float(((q.relu() * k.relu()).sum(-1) == 0).double().mean())
+    share = 0.75**n
+    assert zero == pytest.approx(share, abs=5 * math.sqrt(share * (1 - share) / 50_000))
+    assert float((q.exp() * k.exp()).sum(-1).min()) > 0
+
+
+@FEW
+@given(SEEDS, st.integers(2, 5), st.floats(0.2, 0.9))
+def test_corollary_2_2_bounds_a_rank_and_not_a_count(seed: int, n: int, decay: float) -> None:
+    """Keys that a query suppresses span n - 1 dimensions at most, however many they are. What is
+    zero is so relative to |q| |h|: a decaying A_t makes everything small."""
+    length = 4 * n
+    q, k = normal(seed, n), normal(seed + 1, length, n)
+    flat = k - (k @ q)[:, None] * q / (q @ q)  # all but every fourth are orthogonal to q
+    k = torch.where(torch.arange(length)[:, None] % 4 == 0, k, flat)
+    h = transformed_keys(k, decay * identity_matrices(length, n))
+    alpha, size = h @ q, h.norm(dim=-1) * q.norm()
+    suppressed = h[alpha.abs() <= 1e-9 * size]
+    assert len(suppressed) == 3 * n > n - 1
+    unit = suppressed / suppressed.norm(dim=-1, keepdim=True)
+    assert torch.linalg.matrix_rank(unit, rtol=1e-9) <= n - 1
+    everything = h / h.norm(dim=-1, keepdim=True)
+    assert torch.linalg.matrix_rank(everything, rtol=1e-9) == n
+    # By an absolute limit, as of the figure, old keys count too, and span everything.
+    far = decay**200 * h[::4]
+    assert float((far @ q).abs().max()) <= 1e-6 * float(q.norm()) * 100
+
+
+@FEW
+@given(SEEDS)
+def test_lemma_3_fails_where_reflections_cancel(seed: int) -> None:
+    """A_t is not I at any step, and yet equal tokens two steps apart have equal coefficients."""
+    length, n = 7, 3
+    q, k = normal(seed, length, n), normal(seed + 1, length, n)
+    k[4] = k[2]
+    w = torch.nn.functional.normalize(normal(seed + 2, n), dim=-1)
+    A = identity_matrices(length, n) - 2 * torch.outer(w, w)
+    assert float((A - identity_matrices(length, n)).abs().amax((1, 2)).min()) > 0.1
+    ones = torch.ones(length, dtype=torch.float64)
+    _, alpha, _ = sequence_model(
+        q, k, k, A, ones, lambda a, b: (a * b).sum(-1), lambda s, _: torch.ones_like(s)
+    )
+    torch.testing.assert_close(alpha[-1, 2], alpha[-1, 4], rtol=1e-9, atol=1e-12)
+    k[3] = k[4]  # one step apart they do differ
+    _, alpha, _ = sequence_model(
+        q, k, k, A, ones, lambda a, b: (a * b).sum(-1), lambda s, _: torch.ones_like(s)
+    )
+    assert not torch.isclose(alpha[-1, 3], alpha[-1, 4], rtol=1e-9)
+
+
+@FEW
+@given(st.floats(1.01, 2), st.floats(0.1, 0.9), st.floats(1.1, 3))
+def test_the_remark_on_eta_of_coefficients(factor: float, below: float, above: float) -> None:
+    """eta = f(alpha): alpha/eta stays if f grows linearly, vanishes if faster, grows without bound
+    if slower."""
+    alpha = factor ** torch.arange(1, 200, dtype=torch.float64)
+    kept, gone, grown = (alpha / alpha**power for power in (1.0, above, below))
+    assert float(kept.std()) < 1e-9
+    assert bool((gone.diff() < 0).all())
+    assert bool((grown.diff() > 0).all())
+    expected = float(alpha[-1] / alpha[0]) ** (1 - below)
+    assert float(grown[-1] / grown[0]) == pytest.approx(expected, rel=1e-6)

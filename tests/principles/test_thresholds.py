@@ -116,7 +116,7 @@ def test_zeros_are_limited_by_one_interval_around_a_zero_score(
     made = design("model/readout=silu")
     monkeypatch.setattr(Readout, "near_zero_set", lambda *_: ends)
     number = checking._zero_limit(made, 8).number
-    assert number == ("at most 7" if limited else "no limit")
+    assert number == ("of independent keys at most 7" if limited else "no limit")
 
 
 def constant(factor: float) -> Config:

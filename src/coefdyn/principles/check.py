@@ -9,10 +9,12 @@ from torch import nn
 from coefdyn.config.compose import Config
 from coefdyn.mixer.design import Design
 from coefdyn.mixer.forms.features import feature_widths
+from coefdyn.mixer.sequence_mixer import SequenceMixer
 from coefdyn.principles.measure import (
     LENGTHS,
     Trend,
     coefficient_growth,
+    kernel_zeros,
     mixer_of,
     positional_difference,
     scales_channels_apart,
@@ -61,7 +63,8 @@ class Report:
 def check(config: Config) -> Report:
     model = config.settings.model
     head = model.n_state // model.n_heads
-    design = mixer_of(config, head).design
+    mixer = mixer_of(config, head)
+    design = mixer.design
     eigenvalues = spectrum(config, head)
     sizes = eigenvalues.abs()
     facts = {
@@ -73,7 +76,7 @@ def check(config: Config) -> Report:
     lines = (
         _implementation(design, head, model.d_value // model.n_heads),
         _selectivity(design),
-        _kernel(design),
+        _kernel(design, mixer),
         _zero_limit(design, head),
         _position(config, design, head),
         _transformations(design, scales_channels_apart(config)),
@@ -90,8 +93,10 @@ def _linear(design: Design) -> bool:
 
 def _implementation(design: Design, head: int, value: int) -> Line:
     if design.recurrence_obstacle is not None:
-        return Line("P1 recurrent form", "warn", "state: none",
-                    f"no finite recurrent form, O(L^2) time: {design.recurrence_obstacle}",
+        exists = design.readout.polynomial_degree is not None
+        words = "not implemented" if exists else "no finite recurrent form"
+        return Line("P1 recurrent form", "warn", "state: not implemented" if exists else
+                    "state: none", f"{words}, O(L^2) time: {design.recurrence_obstacle}",
                     "a polynomial readout, or a kernel that commutes with A_t")  # fmt: skip
     size = sum(feature_widths(design.readout, head)) * value
     return Line("P1 recurrent form", "pass", f"state: {size} per head", "O(L) time, by recurrence")
@@ -124,11 +129,18 @@ def _selectivity(design: Design) -> Line:
                 "exp, softplus or relu; or a gated A_t or b_j")  # fmt: skip
 
 
-def _kernel(design: Design) -> Line:
+def _kernel(design: Design, mixer: SequenceMixer) -> Line:
     if design.readout.feature_map is None:
         return Line("P2.1 kernel", "pass", "no kernel", "phi acts on the score itself")
-    return Line("P2.1 kernel", "warn", "zero set: measure 0",
-                "psi(q) . psi(h) is zero only for orthogonal features: selectivity is fragile",
+    zeros = kernel_zeros(mixer)
+    if zeros.exact == zeros.measured == 0:
+        return Line("P2.1 kernel", "warn", "zero set: empty",
+                    "psi > 0, so psi(q) . psi(h) is never zero: selectivity is fragile",
+                    "a readout of the score")  # fmt: skip
+    number = f"zero set: {zeros.exact:.2g} of random pairs (measured {zeros.measured:.2g})"
+    return Line("P2.1 kernel", "warn", number,
+                "psi can vanish, so the zero set has a measure, against Corollary 2.1; but it "
+                "shrinks as a power of n: selectivity is fragile",
                 "a readout of the score")  # fmt: skip
 
 
@@ -141,8 +153,9 @@ def _zero_at_zero_only(design: Design) -> bool:
 def _zero_limit(design: Design, head: int) -> Line:
     if not _linear(design) and not _zero_at_zero_only(design):
         return Line("P2.2 zeros per row", "pass", "no limit", "phi is not linear")
-    return Line("P2.2 zeros per row", "warn", f"at most {head - 1}",
-                "a query is orthogonal to n/H - 1 independent keys at most",
+    return Line("P2.2 zeros per row", "warn", f"of independent keys at most {head - 1}",
+                "a query is orthogonal to n/H - 1 independent keys at most; dependent ones, as of "
+                "a decaying A_t, may be more",
                 "a larger n, fewer heads, or a nonlinear readout")  # fmt: skip
 
 
@@ -187,6 +200,8 @@ def _transformations(design: Design, apart: bool) -> Line:
 def _variance(trend: Trend, head: int) -> Line:
     level = trend.at(head)
     name = "P5 score variance"
+    if math.isnan(level):
+        return Line(name, "break", "nan", "scores are not numbers", "another b_j")
     number = f"{level:.3g} at n/H = {head}, exponent {trend.exponent:.2f}"
     if trend.exponent < -FLAT and level <= BOUNDED:
         return Line(name, "pass", number, "falls with n: q and k are unit vectors, or b_j is small")
@@ -206,6 +221,8 @@ def _stability(design: Design, trend: Trend) -> Line:
     grown = math.inf if math.isinf(last) else last / max(first, 1e-300)
     number = f"|alpha/eta| {grown:.3g} times, L {LENGTHS[0]} to {LENGTHS[-1]}"
     follows = design.normalization.scale_invariant or design.normalization.accepts_unit
+    if math.isnan(grown):
+        return Line(name, "break", number, "coefficients are not numbers", "another A_t or eta")
     grows = "A_t may exceed 1" if design.evolution.may_grow else "A_t does not grow"
     if grown > GROWTH:
         return Line(name, "break", number, f"{grows}, and eta does not keep up",

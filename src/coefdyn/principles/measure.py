@@ -104,6 +104,28 @@ def score_variance(config: Config, sizes: Sequence[int] = HEAD_DIMENSIONS) -> Tr
     return Trend(tuple(sizes), tuple(values))
 
 
+@dataclass(frozen=True)
+class ZeroShare:
+    """Of random pairs of a query and a key, those whose kernel is exactly zero: by sampling, and
+    from the share p of scores at which psi is zero, ((1 - (1 - p)^2)^n."""
+
+    measured: float
+    exact: float
+
+
+@torch.no_grad()
+def kernel_zeros(mixer: SequenceMixer, pairs: int = 2**16) -> ZeroShare:
+    """psi(q) . psi(k) for q and k of independent standard normal numbers."""
+    psi, n = mixer.design.readout.feature_map, mixer.width
+    assert psi is not None
+    generator = torch.Generator().manual_seed(0)
+    q, k = torch.randn(2, pairs, n, generator=generator, dtype=torch.float64)
+    places = (torch.arange(2**16, dtype=torch.float64) + 0.5) / 2**16
+    zero = float((psi(torch.special.ndtri(places)) == 0).double().mean())
+    share = float(((psi(q) * psi(k)).sum(-1) == 0).double().mean())
+    return ZeroShare(share, (1 - (1 - zero) ** 2) ** n)
+
+
 @torch.no_grad()
 def coefficient_growth(
     config: Config, head_dimension: int, lengths: Sequence[int] = LENGTHS

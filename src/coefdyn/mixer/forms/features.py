@@ -86,7 +86,10 @@ def obstacle(readout: Readout, evolution: Evolution) -> str | None:
     if readout.polynomial_degree is None:
         return "its readout is not a polynomial, so no finite state exists (Lemma 1)"
     if readout.polynomial_degree > 1 and evolution.has_direction:
-        return "a readout of degree above 1 has a linear form for decays only, not Householders"
+        return (
+            "a linear form of a degree above 1 is implemented for decays only; with Householders "
+            "one exists, with A_t acting on tensor powers"
+        )
     return None
 
 
