@@ -113,7 +113,8 @@ def test_growth_that_overflows_at_every_length_is_growth(factor: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("readout", "number"), [("tanh", "of independent keys at most 7"), ("silu", "no limit"), ("relu", "no limit")]
+    ("readout", "number"),
+    [("tanh", "of independent keys at most 7"), ("silu", "no limit"), ("relu", "no limit")],
 )
 def test_zeros_are_limited_where_only_a_zero_score_gives_one(readout: str, number: str) -> None:
     assert line(check(compose([f"model/readout={readout}"])), "P2.2").number == number

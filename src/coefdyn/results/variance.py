@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 SHARED = 6
+# Our variances are further apart than the model has them: at its border a contrast erred in 5.3 %
+# with all that the fit says a common variance is worth, and in 4.6 % with half.
+TRUST = 0.5
 LEAST = 1e-5  # of the median variance: points at the ceiling may have none at all
 
 Values = NDArray[np.float64]
@@ -49,7 +52,7 @@ def prior_of(family: Sequence[Values]) -> Prior | None:
         return Prior(float(np.exp(logs.mean())), math.inf, least)
     worth = 2 * _inverse_trigamma(excess)
     centre = logs.mean() + special.digamma(worth / 2) - math.log(worth / 2)
-    return Prior(float(np.exp(centre)), worth, least)
+    return Prior(float(np.exp(centre)), TRUST * worth, least)
 
 
 def _inverse_trigamma(y: float) -> float:
