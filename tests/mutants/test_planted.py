@@ -34,9 +34,9 @@ PLANTED = {
     ),
     "a claim lacks a conjunct": (
         "src/coefdyn/paper/principle3.py",
-        "judged(at_chance and chance",
-        "judged(chance",
-        "tests/paper/test_claim_borders_accuracies.py",
+        '"softplus": Region(high=border),',
+        "",
+        "tests/paper/test_claim_effects.py",
     ),
     "another learning rate in the paper's grid": (
         "conf/experiment/principle2_readout.yaml",
@@ -46,8 +46,8 @@ PLANTED = {
     ),
     "test data of one seed are another's training data": (
         "src/coefdyn/tasks/task.py",
-        '[seed, ("train", "test").index(split)]',
-        'seed + ("train", "test").index(split)',
+        "[seed, STREAMS[split]]",
+        "seed + STREAMS[split]",
         "tests/tasks/test_streams.py",
     ),
     "Adam instead of AdamW": (

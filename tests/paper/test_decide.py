@@ -122,6 +122,7 @@ def test_killed_anywhere_it_ends_with_the_same_table(tmp_path: Path) -> None:
         assert tables[0].read_text() == tables[1].read_text()
 
 
+@pytest.mark.slow
 def test_a_budget_is_not_exceeded(tmp_path: Path) -> None:
     """A run takes a hundredth of an hour."""
     ending, done = decided(tmp_path, lambda run: made(run, 0.3), budget=1.2)
@@ -145,6 +146,7 @@ def test_a_verdict_stays_whatever_is_added(tmp_path: Path) -> None:
         judge(folder)
 
 
+@pytest.mark.slow
 def test_on_slurm_it_submits_and_is_called_again(tmp_path: Path) -> None:
     sent: list[PlannedRun] = []
 

@@ -153,7 +153,8 @@ def _below_limit(tables: Tables) -> list[Effect]:
     for point in _zero_points(tables).to_dict("records"):
         where = {name: point[name] for name in ("task", "readout", "seq_len")}
         values = values_of(tables, ZEROS, "mean_zeros", where)
-        name = f"{point['readout'].replace('_', ' ')}, {task_name(point['task'])}: zeros"
+        design = f"{point['readout'].replace('_', ' ')}, {task_name(point['task'])}"
+        name = f"{design}, length {point['seq_len']}: zeros"
         total = weighted_sum([values], [1.0], None, 0)
         region = Region(high=float(point["zero_limit"]))
         found.append(effect_of(name, total, region, len(values)))
