@@ -40,7 +40,7 @@ def values_of(tables: Tables, stem: str, column: str, where: Where) -> Values:
     found = pd.to_numeric(rows[column]).dropna().to_numpy(dtype=float) if len(rows) else []
     if len(found) < SEEDS:
         raise NotEnoughRunsError(
-            f"{stem} has {len(found)} of {SEEDS} seeds with a {column} for {_words(where)}"
+            f"{stem} has {column} of {len(found)} of {SEEDS} seeds for {_words(where)}"
         )
     return np.asarray(found)
 
