@@ -103,7 +103,7 @@ def hand_made(
         yield Coefficients(alpha[chosen], eta[chosen], rows[chosen])
 
     monkeypatch.setattr(coefficients, "layers_of", layers)
-    monkeypatch.setattr(coefficients, "_costly", lambda *_: {})
+    monkeypatch.setattr(coefficients, "_costly", lambda *_, **__: {})
     return coefficient_statistics(model, torch.arange(batch)[:, None].expand(batch, length))
 
 
@@ -216,3 +216,40 @@ def test_slices_of_the_batch_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     for size in (1, 4):
         monkeypatch.setattr(coefficients, "SLICE_ELEMENTS", size * 2 * LENGTH**2)
         assert coefficient_statistics(model, tokens) == whole
+
+
+def test_entropy_and_what_is_far_below_uniform(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are uniform, of one key alone, and of two of four keys."""
+    uniform = lower([[1.0], [1.0, 1.0], [1.0] * 3, [1.0] * 4])
+    eta = torch.tensor([[[1.0, 2.0, 3.0, 4.0]]], dtype=torch.float64)
+    found = hand_made(monkeypatch, uniform, eta)
+    assert found["entropy"] == pytest.approx(1.0)
+    assert found["near_zero_relative"] == 0
+    alone = lower([[1.0], [0.0, 1.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0]])
+    found = hand_made(monkeypatch, alone, torch.ones_like(eta))
+    assert found["entropy"] == pytest.approx(0.0)
+    assert found["near_zero_relative"] == 6 / 10
+    assert found["per_head"]["entropy"] == [[pytest.approx(0.0)]]
+    # 1/40 is a tenth of a quarter: counted; a little more is not, and 1e-3 would count neither.
+    border = lower([[1.0], [0.5, 0.5], [1 / 3] * 3, [0.025, 0.0251, 0.5, 0.4499]])
+    found = hand_made(monkeypatch, border, torch.ones_like(eta))
+    assert found["near_zero_relative"] == 1 / 10
+    assert found["near_zero"] == 0
+
+
+def test_the_variance_of_scores_and_the_rank_are_of_the_layers() -> None:
+    """Of q.k/sqrt(n) as computed by hand; a design that only averages has rank about 1."""
+    model, tokens = model_and_tokens(["model=softmax_attention"])
+    found = coefficient_statistics(model, tokens)
+    x, variances = model.embed(tokens[:8]), []
+    for block in model.blocks:
+        given = block.mixer.projected(block.norm(x))
+        scores = (given.q @ given.k.mT).double() / given.q.shape[-1] ** 0.5
+        below = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+        variances.append(scores[..., below].var().item())
+        x = block(x)
+    assert found["score_variance"] == pytest.approx(sum(variances) / 2, rel=1e-4)
+    assert 1 <= found["effective_rank"] <= tokens.shape[1]
+    brief = coefficients.brief_statistics(model, tokens[:8])
+    assert set(brief) == set(coefficients.FOLLOWED)
+    assert brief["score_variance"] == pytest.approx(found["score_variance"])

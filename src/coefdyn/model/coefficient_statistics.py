@@ -19,6 +19,7 @@ NEAR_ONE = 0.9  # up to 1
 FAR_BELOW_UNIFORM = 0.1  # times 1/i, the weight of each of i equal ones
 ZERO = 1e-6
 FEW = 8  # sequences for what costs more than a count
+FOLLOWED_TOKENS = 512  # of the sequences that are followed through training
 FOLLOWED = ("near_zero", "near_zero_raw", "near_zero_relative", "near_one", "entropy",
             "score_variance")  # fmt: skip
 BLOCK_ROWS = 64
@@ -58,6 +59,10 @@ def coefficient_statistics(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -
     score_variance: of q_i . h_ij; effective_rank: e^(entropy of the singular values of alpha/eta);
     both of a few sequences, None where they are not finite.
     """
+    return _counted(model, tokens) | _costly(model, tokens[:FEW], with_rank=True)
+
+
+def _counted(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -> dict[str, Any]:
     batch, length = tokens.shape
     n_heads = max(mixer.n_heads for mixer in mixers_of(model))
     size = max(1, SLICE_ELEMENTS // (n_heads * length**2))
@@ -70,27 +75,29 @@ def coefficient_statistics(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -
     per_layer = {
         name: torch.stack([getattr(layer, name) for layer in layers]) for name in vars(layers[0])
     }
-    return _summary(per_layer, pairs, rows, batch) | _costly(model, tokens[:FEW])
+    return _summary(per_layer, pairs, rows, batch)
 
 
 @torch.no_grad()
 def brief_statistics(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -> dict[str, Any]:
     """What is worth following through training, of a few sequences."""
-    few = tokens[:FEW]
-    found = coefficient_statistics(model, few)
+    few = tokens[: max(1, min(FEW, FOLLOWED_TOKENS // tokens.shape[1]))]
+    found = _counted(model, few) | _costly(model, few, with_rank=False)
     return {name: found[name] for name in FOLLOWED}
 
 
-def _costly(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -> dict[str, Any]:
+def _costly(model: SequenceModel, tokens: Int64[Tensor, "b t"], with_rank: bool) -> dict[str, Any]:
     variances, ranks = [], []
     below = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).tril()
     with own_forms(model):
         for mixer, given in _inputs_of(model, tokens):
             scores = mixer.design.scores(given)[..., below.to(tokens.device)]
             variances.append(scores.var().item())
-            alpha, eta, _ = mixer.design.coefficients(given)
-            ranks.append(_effective_rank(alpha[:2] / eta[:2, ..., None]))
-    return {"score_variance": _finite_mean(variances), "effective_rank": _finite_mean(ranks)}
+            if with_rank:
+                alpha, eta, _ = mixer.design.coefficients(given)
+                ranks.append(_effective_rank(alpha[:2] / eta[:2, ..., None]))
+    rank = {"effective_rank": _finite_mean(ranks)} if with_rank else {}
+    return {"score_variance": _finite_mean(variances), **rank}
 
 
 def _effective_rank(weights: Float[Tensor, "b h i j"]) -> float:
