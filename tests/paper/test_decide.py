@@ -189,3 +189,6 @@ def test_on_the_command_line(
     others = [part for part in given if not part.startswith(("experiment=", "+grid"))]
     assert main([*others, "experiment=architectures"]) == 1
     assert "needs experiment=<one with claims>, not architectures" in capsys.readouterr().err
+    plain = [part for part in given if not part.startswith(("seed=", "+grid"))]
+    assert main(plain) == 1
+    assert "has no pilots at scale=smoke" in capsys.readouterr().err

@@ -110,6 +110,26 @@ def test_what_comes_before_a_verdict() -> None:
     assert claim(INSIDE, other_reading=lambda _: [INSIDE]).judge({}).verdict == "reproduced"
 
 
+def test_an_effect_that_is_refuted_only_when_alone_leaves_it_open() -> None:
+    """None is across its border, and yet nothing is decided."""
+
+    def at(level: float) -> tuple[float, float]:
+        return (-1.0, 0.049 if level <= LEVEL else 0.06)
+
+    judged = claim(Effect("effect", 0.0, AT_LEAST, at, 4), INSIDE, INSIDE).judge({})
+    assert judged.verdict == "inconclusive"
+    assert "seeds would decide it" in judged.statistic
+
+
+def test_what_has_no_numbers_is_not_enough_wherever_it_is_missed() -> None:
+    def few(_: object) -> list[Effect]:
+        raise NotEnoughRunsError("two of three")
+
+    for more in ({"obstacles": (few,)}, {"other_reading": few}):
+        judged = claim(INSIDE, **more).judge({})
+        assert (judged.verdict, judged.statistic) == ("not enough runs", "two of three")
+
+
 def test_without_a_family_an_interval_is_welchs() -> None:
     rng = np.random.default_rng(0)
     one, other = rng.normal(0, 1, 5), rng.normal(0.3, 3, 4)

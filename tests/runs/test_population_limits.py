@@ -103,3 +103,12 @@ def test_tests_are_as_far_apart_as_asked_and_the_last_epoch_has_one(
     assert tests == [False, True, True]
     assert record.history["epoch"] == [1, 2, 3]
     assert record.history["step"] == [2, 4, 6]
+
+
+def test_the_first_member_may_leave_before_it_has_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_losses(monkeypatch, {RATES[0]: (1, math.nan)})
+    found = train(tmp_path)
+    assert [record.diverged_at_step for record in found] == [1, None]
+    assert [record.epochs for record in found] == [0, 3]

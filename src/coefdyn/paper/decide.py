@@ -16,7 +16,7 @@ from coefdyn.errors import ConfigError
 from coefdyn.paper import experiments
 from coefdyn.results.claim import Claim, Judgement
 from coefdyn.results.files import TableFolder
-from coefdyn.results.rounds import PILOT, Known, Point, known_runs, point_of
+from coefdyn.results.rounds import PILOT, Known, Point, is_pilot, known_runs, point_of
 from coefdyn.results.tables import axes_of_run
 from coefdyn.runs.record import Record, read_record
 from coefdyn.sweeps.state import unfinished
@@ -53,6 +53,12 @@ class Decision:
         stems = dict.fromkeys(stem for claim in self.claims.values() for stem in claim.needs)
         others = [part for part in grid if not part.startswith("experiment=")]
         self.grids = {stem: Planner([f"experiment={stem}", *others]) for stem in stems}
+        for stem, planner in self.grids.items():
+            if not any(is_pilot(run) for run in planner.declared):
+                raise ConfigError(
+                    f"experiment={stem} has no pilots at scale={scale}, so that seeds cannot be "
+                    f"added; give seed={PILOT} +grid.{scale}.seeds={LOOKS[0]}"
+                )
 
     def run(self, work: Work, budget: float | None) -> Ending:
         """`budget`: hours of one core for all runs of these grids, those done before included."""

@@ -107,7 +107,7 @@ def score_variance(config: Config, sizes: Sequence[int] = HEAD_DIMENSIONS) -> Tr
 @dataclass(frozen=True)
 class ZeroShare:
     """Of random pairs of a query and a key, those whose kernel is exactly zero: by sampling, and
-    from the share p of scores at which psi is zero, ((1 - (1 - p)^2)^n."""
+    from the share p of scores at which psi is zero, (1 - (1 - p)^2)^n."""
 
     measured: float
     exact: float

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import pandas as pd
@@ -116,22 +116,21 @@ class Claim:
     invariance: Callable[[], str | None] | None = None
     any_of: bool = False  # one effect inside its region is enough
     other_reading: Callable[[Tables], Sequence[Effect]] | None = None  # of the same words
-    reads: tuple[Mapping[str, object], ...] = field(default=({},))  # points, by their columns
+    reads: tuple[Mapping[str, object], ...] = ({},)  # points, by their columns
 
     def judge(self, tables: Tables) -> Judgement:
         try:
-            effects = tuple(self.effects(tables))
+            return self._judge(tables)
         except NotEnoughRunsError as error:
             return Judgement("not enough runs", str(error))
+
+    def _judge(self, tables: Tables) -> Judgement:
+        effects = tuple(self.effects(tables))
         numbers = "; ".join(map(str, effects))
         if self.invariance is not None and (same := self.invariance()):
             return Judgement("invariant by construction", f"{same}; {numbers}", effects)
         for obstacle in self.obstacles:
-            try:
-                why = obstacle(tables)
-            except NotEnoughRunsError as error:
-                why = str(error)
-            if why:
+            if why := obstacle(tables):
                 return Judgement("not decidable at this scale", f"{why}; {numbers}", effects)
         decide = any_verdict if self.any_of else all_verdict
         verdict = decide(effects)
@@ -143,7 +142,8 @@ class Claim:
                     "inconclusive", f"depends on the reading: {numbers}; but {words}", effects
                 )
         if verdict == "inconclusive":
-            needed = max(e.seeds_needed() for e in effects if e.side(LEVEL) == "across")
+            across = [effect for effect in effects if effect.side(LEVEL) == "across"]
+            needed = max(effect.seeds_needed() for effect in across or effects)
             more = f"about {needed}" if needed < MANY else f"more than {MANY}"
             numbers += f"; {more} seeds would decide it if the estimates stay"
         return Judgement(verdict, numbers, effects)

@@ -25,9 +25,7 @@ def runs_of(tables: Tables, stem: str, where: Where) -> pd.DataFrame:
     name = f"{stem}_runs"
     if name not in tables:
         raise NotEnoughRunsError(f"no table of {stem}")
-    rows = tables[name]
-    for column, value in where.items():
-        rows = rows[rows[column] == value]
+    rows = _matching(tables[name], where)
     rows = rows[rows["seed"] < PILOT]
     if len(rows) and rows.groupby(axes_of(rows), dropna=False).ngroups > 1:
         raise NotEnoughRunsError(f"{stem} has several points with {_words(where)}")
@@ -130,9 +128,7 @@ def level_of(tables: Tables, stem: str, name: str, where: Where | None = None) -
     rows = tables.get(f"{stem}_runs")
     if rows is None or rows.empty:
         raise NotEnoughRunsError(f"no table of {stem}")
-    for column, value in (where or {}).items():
-        rows = rows[rows[column] == value]
-    found = pd.to_numeric(rows[name]).dropna()
+    found = pd.to_numeric(_matching(rows, where or {})[name]).dropna()
     if found.empty:
         raise NotEnoughRunsError(f"{stem} has no {name}")
     return float(found.mean())
@@ -172,17 +168,19 @@ def rates_inside(stem: str, points: Sequence[Where]) -> Callable[[Tables], str |
     """The learning rates that decide lie inside the grid: at most one in ten at its edge."""
 
     def obstacle(tables: Tables) -> str | None:
-        table, at_edge = tables[stem], 0
-        for where in points:
-            rows = table
-            for column, value in where.items():
-                rows = rows[rows[column] == value]
-            at_edge += bool(len(rows)) and rows["lr_at_edge"].iloc[0] in ("smallest", "largest")
+        edges = [_matching(tables[stem], where)["lr_at_edge"] for where in points]
+        at_edge = sum(edge.isin(["smallest", "largest"]).any() for edge in edges)
         if at_edge <= 0.1 * len(points):
             return None
         return f"{at_edge} of {len(points)} points have their best learning rate at an edge"
 
     return obstacle
+
+
+def _matching(rows: pd.DataFrame, where: Where) -> pd.DataFrame:
+    for column, value in where.items():
+        rows = rows[rows[column] == value]
+    return rows
 
 
 def _words(where: Where) -> str:

@@ -10,12 +10,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from coefdyn.config.grid import PlannedRun, Planner
+from coefdyn.config.grid import VARIED, PlannedRun, Planner
 from coefdyn.errors import ConfigError
 from coefdyn.runs.record import Record, read_record
 
 PILOT = 100
-TUNED = ("optimizer.lr", "optimizer.weight_decay")
+TUNED = VARIED[1:]
 
 Point = tuple[str, ...]  # what tells a grid point from others: overrides, seed and rate apart
 Rate = tuple[str, ...]  # overrides of what is tuned
@@ -33,7 +33,7 @@ def known_runs(planner: Planner, seeds: Mapping[Point, int] | None = None) -> Kn
     """The declared grid, and what its records ask for. `seeds`: of points that get more than the
     grid says."""
     runs = planner.declared
-    pilots = [run for run in runs if run.values["seed"] >= PILOT and rule_of(run) is not None]
+    pilots = [run for run in runs if is_pilot(run)]
     waiting, points = 0, []
     groups: dict[Point, list[PlannedRun]] = {}
     for run in pilots:
@@ -74,8 +74,13 @@ def rule_of(run: PlannedRun) -> tuple[int, int] | None:
     return seeds, extend
 
 
+def is_pilot(run: PlannedRun) -> bool:
+    """Of a grid that grows."""
+    return run.values["seed"] >= PILOT and rule_of(run) is not None
+
+
 def point_of(run: PlannedRun) -> Point:
-    return tuple(part for part in run.point if part.partition("=")[0] not in ("seed", *TUNED))
+    return tuple(part for part in run.point if part.partition("=")[0] not in VARIED)
 
 
 def rate_of(run: PlannedRun) -> Rate:

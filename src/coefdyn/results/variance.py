@@ -6,7 +6,7 @@ than SHARED points could share, each stands alone (Welch).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -146,7 +146,7 @@ def _log_ratio(one: Values, other: Values) -> float:
     return 0.5 * math.log(sizes[0] / sizes[1])
 
 
-def _border(holds, low: float, high: float) -> float:  # type: ignore[no-untyped-def]
+def _border(holds: Callable[[float], bool], low: float, high: float) -> float:
     """Where a condition that is false at `low` and true at `high` begins to hold."""
     for _ in range(30):
         middle = (low + high) / 2

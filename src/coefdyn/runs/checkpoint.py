@@ -161,9 +161,9 @@ class KeepProgress(Checkpoint):
         self._save(trainer, module)
         for number in module.rows if self.processes.first else ():
             write_history(self.directories[number] / "metrics.csv", module.runs[number].history)
-        row = module.runs[0].history[-1]
-        numbers = {name: float(x) for name, x in row.items() if x is not None}
-        for logger in self.loggers:
+        for logger in self.loggers:  # which only a run alone has
+            row = module.runs[0].history[-1]
+            numbers = {name: float(x) for name, x in row.items() if x is not None}
             logger.log_metrics(numbers, step=int(row["step"]))
         module.leave_good_enough()
         if self.processes.any(self.asked_to_end, module.device):
