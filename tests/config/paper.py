@@ -138,6 +138,7 @@ FIXED: dict[str, Row] = {
     "principle2_readout": attention("exp"),
     "principle2_1_kernel": attention("exp"),
     "principle2_2_zeros": attention("exp"),
+    "principle2_2_length": attention("exp") | {"task": "selective_copying"},
     "principle3_position": attention("exp") | {"task": "noisy_recall", "model.factor": 0.95},
     "principle4_evolution": recurrent("diagonal_gla", "inverse_sqrt")
     | {"model.n_heads": 8, "model.preprocess.width": 4},
@@ -151,13 +152,14 @@ FIXED: dict[str, Row] = {
 }
 
 # The axes of each experiment, in order.
-RATES = {"optimizer.lr": "1e-4 5e-4 1e-3 5e-3 1e-2", "optimizer.weight_decay": "0 0.1"}
+LRS = {"optimizer.lr": "1e-4 5e-4 1e-3 5e-3 1e-2", "optimizer.weight_decay": "0 0.1"}
+RATES = {"seed": "0"} | LRS
+THREE = {"seed": "0 1 2"} | LRS
 BOTH = {"task": "fuzzy_recall selective_copying"}
 SCALINGS = {
     "model": "softmax_attention relu_attention mamba2 householder",
     "model/scaling": "inverse_sqrt gate_inverse_sqrt one gate",
     "model.n_state": "128 256 512 1024",
-    "seed": "0 1 2",
 }
 ETAS = {"model/normalization": "one power row_sum", "model/readout": "exp softplus relu"}
 AXES: dict[str, dict[str, str]] = {
@@ -169,6 +171,9 @@ AXES: dict[str, dict[str, str]] = {
         "model/readout": "kernel_relu kernel_elu_plus_one kernel_softplus kernel_exp",
     } | RATES,
     "principle2_2_zeros": BOTH | {"model/readout": "kernel_softplus kernel_exp"} | RATES,
+    "principle2_2_length": {
+        "model/readout": "kernel_softplus kernel_exp", "task.seq_len": "256 512",
+    } | RATES,
     "principle3_position": {
         "model/evolution": "identity constant", "model/readout": "exp softplus relu",
         "model/position": "learned none",
@@ -178,8 +183,8 @@ AXES: dict[str, dict[str, str]] = {
         "householder_key_fixed householder_key_learned householder_free_fixed "
         "householder_free_learned",
     } | RATES,
-    "principle5_scaling": SCALINGS | RATES,
-    "principle5_no_post_norm": SCALINGS | RATES,
+    "principle5_scaling": SCALINGS | THREE,
+    "principle5_no_post_norm": SCALINGS | {"model": "mamba2 householder"} | THREE,
     "principle5_wikitext": {
         "model": "mamba2_unscaled mamba2_inverse_sqrt mamba2 softmax_attention_unscaled "
         "softmax_attention",

@@ -128,3 +128,19 @@ def test_a_typo_in_an_experiment_is_named(
     assert "\n" not in str(error.value)
     for word in words:
         assert word in str(error.value)
+
+
+def test_points_can_be_left_out_of_a_grid() -> None:
+    left = plan(["experiment=principle5_scaling", "scale=lite"])
+    relu = {(run.choices["model/scaling"], run.values["model"]["n_state"])
+            for run in left if run.choices["model"] == "relu_attention"}  # fmt: skip
+    assert relu == {("one", 64), ("one", 256), ("inverse_sqrt", 64)}
+
+
+def test_what_is_left_out_must_be_in_the_grid() -> None:
+    given = ["experiment=principle5_scaling", "scale=smoke"]
+    message = "leave_out has 'model=relu', but no point of the grid has model=relu; it takes values"
+    with pytest.raises(ConfigError, match=message):
+        sweep_points([*given, "+grid.smoke.leave_out=['model=relu']"])
+    fewer = sweep_points([*given, "+grid.smoke.leave_out=['model=mamba2 model/scaling=one']"])
+    assert len(fewer) == len(sweep_points(given)) - 6

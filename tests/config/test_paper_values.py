@@ -15,7 +15,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from coefdyn.config.build import SLOTS
 from coefdyn.config.compose import Config, Draft, raw, sweep_points
+from coefdyn.config.grid import Planner
 from coefdyn.config.plugins import CONF, options
+from coefdyn.results.rounds import known_runs
 from tests.config.composed import composed
 from tests.config.paper import (
     AXES,
@@ -29,7 +31,7 @@ from tests.config.paper import (
     WIKITEXT,
     Row,
 )
-from tests.config.small_scales import SCALES, SET, axes
+from tests.config.small_scales import LEFT_OUT, SCALES, SEEDS, SET, axes
 
 # Overrides, and what the configuration then is.
 STATED: dict[str, Row] = {
@@ -125,9 +127,17 @@ def test_the_head_of_an_experiment_tells_how_many_runs_it_has() -> None:
             math.prod(len(v.split()) for v in axes(experiment, scale).values())
             for scale in ("paper", "lite", "smoke")
         ]
-        words = "# Runs: {} at paper scale, {} at lite, {} at smoke".format(*counts)
-        same = f"# Runs: {counts[0]} at every scale" if len(set(counts)) == 1 else words
+        paper, lite, smoke = counts
+        rates = len(axes(experiment, "lite").get("optimizer.lr", "").split())
+        pilots = lite - LEFT_OUT.get(experiment, 0) * rates
+        seeds = SEEDS.get(experiment, 3) * pilots // rates if rates else 0
+        at_lite = f"{pilots} pilots + {seeds} at lite"
+        words = f"# Runs: {paper} at paper scale, {at_lite}, {smoke} at smoke"
+        same = f"# Runs: {paper} at every scale" if len(set(counts)) == 1 else words
         assert same in text, experiment
+        if rates:
+            known = known_runs(Planner([f"experiment={experiment}", "scale=lite"]))
+            assert (len(known.runs), known.waiting) == (pilots, seeds), experiment
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -53,8 +53,7 @@ def runs_of(stem: str, *overrides: str) -> list[PlannedRun]:
     model."""
     grid = [f"experiment={stem}", "scale=smoke"]
     seeds = "seed=" + ",".join(map(str, range(SEEDS)))
-    lengths = ["task.seq_len=16,32"] if stem == "principle2_2_zeros" else []
-    points = sweep_points([*grid, f"optimizer.lr={RATES}", seeds, *lengths, *overrides])
+    points = sweep_points([*grid, f"optimizer.lr={RATES}", seeds, *overrides])
     base = compose(grid)
     return [_planned(base, point) for point in points]
 

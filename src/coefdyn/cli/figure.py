@@ -14,8 +14,8 @@ from coefdyn.errors import ConfigError
 from coefdyn.paper import experiment_of, experiments
 from coefdyn.results.experiment import Experiment
 from coefdyn.results.files import TableFolder
-from coefdyn.results.rounds import known_runs
-from coefdyn.runs.record import read_record
+from coefdyn.results.rounds import recorded_too
+from coefdyn.runs.archive import record_of
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -75,9 +75,9 @@ def _make_tables(
     narrower: list[str],
 ) -> None:
     stem = experiment.stem
-    known = known_runs(Planner([*grid, f"paths.results={folder.results}"]))
+    known = recorded_too(Planner([*grid, f"paths.results={folder.results}"]))
     runs = known.runs
-    records = {run.run_id: read_record(run.folder / "record.json") for run in runs}
+    records = {run.run_id: record_of(run.folder) for run in runs}
     missing = sum(record is None for record in records.values())
     if missing < len(runs) and (not missing or source == "records"):
         if narrower and folder.has(stem) and not folder.narrowed(stem):

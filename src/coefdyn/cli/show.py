@@ -13,6 +13,7 @@ from coefdyn.cli.keys import console, own_keys
 from coefdyn.config.schema import Show
 from coefdyn.errors import ConfigError
 from coefdyn.results.load import Run, flat, load_run
+from coefdyn.runs.archive import recorded
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -45,8 +46,7 @@ def _found(name: str, results: Path) -> Run:
     """By its folder, or by its name or the beginning of it."""
     if (Path(name) / "record.json").exists() or name.endswith("record.json"):
         return load_run(name)
-    fitting = [path.parent for path in (results / "runs").glob("*/record.json")]
-    fitting = [folder for folder in fitting if folder.name.startswith(name)]
+    fitting = [folder for folder in recorded(results) if folder.name.startswith(name)]
     if len(fitting) != 1:
         why = "no run" if not fitting else f"{len(fitting)} runs"
         raise ConfigError(

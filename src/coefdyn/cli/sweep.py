@@ -12,8 +12,10 @@ from coefdyn.cli.keys import console, own_keys
 from coefdyn.config.grid import PlannedRun, Planner, differences
 from coefdyn.config.schema import Sweep
 from coefdyn.errors import ConfigError
-from coefdyn.results.rounds import Known, known_runs
+from coefdyn.results.rounds import Known, known_runs, recorded_too
+from coefdyn.runs.archive import Archive, record_of
 from coefdyn.runs.lock import owner_of
+from coefdyn.runs.record import CHECKPOINT
 from coefdyn.sweeps.pool import StoppedError, run_all
 from coefdyn.sweeps.progress import Progress
 from coefdyn.sweeps.slurm import submit
@@ -37,6 +39,8 @@ def run(arguments: Sequence[str]) -> int:
         return _run(planner, keys)
     if keys.action == "decide":
         return _decide(rest, runs[0], keys)
+    if keys.action == "archive":
+        known = recorded_too(planner)
     return ACTIONS[keys.action](known, keys)
 
 
@@ -110,10 +114,39 @@ def _submit(known: Known, keys: Sweep) -> int:
     return 0
 
 
+def _archive(known: Known, keys: Sweep) -> int:
+    """Exit code 1 if something is missing still: what there is has been kept."""
+    results = Path(keys.into or known.runs[0].values["paths"]["results"])
+    records = [record_of(run.folder) for run in known.runs]
+    done = [record for record in records if record is not None]
+    added, missing = Archive(results).add(done), len(records) - len(done) + known.waiting
+    numbers = {"added": added, "archived": len(done), "missing": missing}
+    words = (
+        f"{added} records added to {results}/records; {len(done)} of {len(done) + missing} there"
+    )
+    print(json.dumps(numbers) if keys.format == "json" else words)
+    return 1 if missing else 0
+
+
+def _clean(known: Known, keys: Sweep) -> int:
+    finished = [run.folder for run in known.runs if record_of(run.folder) is not None]
+    checkpoints = [path for folder in finished for path in folder.glob(CHECKPOINT)]
+    size = sum(path.stat().st_size for path in checkpoints)
+    for path in checkpoints:
+        path.unlink()
+    words = f"{len(checkpoints)} checkpoints removed, {size / 1e6:.1f} MB"
+    print(
+        json.dumps({"removed": len(checkpoints), "bytes": size}) if keys.format == "json" else words
+    )
+    return 0
+
+
 ACTIONS: dict[str, Callable[[Known, Sweep], int]] = {
     "plan": _plan,
     "status": _status,
     "submit": _submit,
+    "archive": _archive,
+    "clean": _clean,
 }
 
 

@@ -191,15 +191,35 @@ def as_yaml(values: Mapping[str, Any]) -> str:
 
 
 def sweep_points(overrides: Sequence[str], name: str = "train") -> list[tuple[str, ...]]:
-    """What `-m` would run: every point of the experiment's grid and of comma-separated values."""
+    """Every point of the experiment's grid and of comma-separated values, as `-m` would run them,
+    less what grid.<scale>.leave_out names."""
     with _one_sentence_errors():
         parser = OverridesParser.create()
         given = parser.parse_overrides([_verbatim(o) for o in overrides])
         fixed = [o.input_line for o in given if not o.is_sweep_override() and o.input_line]
-        params = _composed(fixed, name).hydra.sweeper.params or {}
+        composed = _composed(fixed, name)
+        params = composed.hydra.sweeper.params or {}
         declared = parser.parse_overrides([f"{key}={value}" for key, value in params.items()])
         (points,) = BasicSweeper.split_arguments([*declared, *given], None)
-    return [tuple(point) for point in points]
+    left_out = OmegaConf.select(composed, f"grid.{composed.scale.name}.leave_out") or []
+    return _without([tuple(point) for point in points], left_out, dict(params))
+
+
+def _without(
+    points: list[tuple[str, ...]], left_out: Sequence[str], params: Mapping[str, object]
+) -> list[tuple[str, ...]]:
+    """The grid less the points that have all overrides of one of these lines."""
+    for line in left_out:
+        for part in line.split():
+            key, _, value = part.partition("=")
+            if value not in str(params.get(key, "")).split(","):
+                raise ConfigError(
+                    f"leave_out has {line!r}, but no point of the grid has {part}; it takes values "
+                    f"of {', '.join(params)}"
+                )
+    return [
+        point for point in points if not any(set(line.split()) <= set(point) for line in left_out)
+    ]
 
 
 def is_composed(override: str, plugins: Plugins) -> bool:

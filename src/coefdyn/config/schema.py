@@ -155,11 +155,12 @@ class Slurm:
 
 @dataclass(frozen=True)
 class Sweep:
-    action: Literal["plan", "run", "status", "submit", "decide"]
+    action: Literal["plan", "run", "status", "submit", "decide", "archive", "clean"]
     format: Format
     jobs: Count
     budget: Positive | None
     where: Literal["here", "slurm"]
+    into: str | None
     slurm: Slurm
 
 

@@ -16,12 +16,21 @@ from coefdyn.errors import ConfigError
 from coefdyn.paper import experiments
 from coefdyn.results.claim import Claim, Judgement
 from coefdyn.results.files import TableFolder
-from coefdyn.results.rounds import PILOT, Known, Point, is_pilot, known_runs, point_of
+from coefdyn.results.rounds import (
+    LOOKS,
+    PILOT,
+    Known,
+    Point,
+    is_pilot,
+    known_runs,
+    point_of,
+    recorded_too,
+)
 from coefdyn.results.tables import axes_of_run
-from coefdyn.runs.record import Record, read_record
+from coefdyn.runs.archive import record_of
+from coefdyn.runs.record import Record
 from coefdyn.sweeps.state import unfinished
 
-LOOKS = (3, 5, 8, 12)
 OPEN = ("inconclusive", "not enough runs")
 
 Work = Callable[[list[PlannedRun]], bool]  # does these runs; False if they are not done yet
@@ -116,7 +125,7 @@ class Decision:
         tables: dict[str, pd.DataFrame] = {}
         for stem in self.grids:
             runs = list(self._all_runs(stem).values())
-            records = {run.run_id: read_record(run.folder / "record.json") for run in runs}
+            records = {run.run_id: record_of(run.folder) for run in runs}
             if any(record is not None for record in records.values()):
                 self.folder.write(experiments()[stem], runs, records)
                 tables |= self.folder.tables_of(experiments()[stem])
@@ -126,15 +135,11 @@ class Decision:
         return tables
 
     def _all_runs(self, stem: str) -> dict[str, PlannedRun]:
-        """Those of the grid, and of more seeds what there is."""
-        most = {point_of(run): LOOKS[-1] for run in self.grids[stem].declared}
-        more = self._grown(stem, most).runs
-        done = [run for run in more if (run.folder / "record.json").exists()]
-        return {run.run_id: run for run in (*self._grown(stem, {}).runs, *done)}
+        return {run.run_id: run for run in recorded_too(self.grids[stem]).runs}
 
     def _records(self) -> list[Record]:
         runs = {name: run for stem in self.grids for name, run in self._all_runs(stem).items()}
-        found = (read_record(run.folder / "record.json") for run in runs.values())
+        found = (record_of(run.folder) for run in runs.values())
         return [record for record in found if record is not None]
 
     def _hours(self) -> float:

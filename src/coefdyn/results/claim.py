@@ -125,10 +125,10 @@ class Claim:
             return Judgement("not enough runs", str(error))
 
     def _judge(self, tables: Tables) -> Judgement:
+        if self.invariance is not None and (same := self.invariance()):
+            return self._invariant(same, tables)
         effects = tuple(self.effects(tables))
         numbers = "; ".join(map(str, effects))
-        if self.invariance is not None and (same := self.invariance()):
-            return Judgement("invariant by construction", f"{same}; {numbers}", effects)
         for obstacle in self.obstacles:
             if why := obstacle(tables):
                 return Judgement("not decidable at this scale", f"{why}; {numbers}", effects)
@@ -147,6 +147,15 @@ class Claim:
             more = f"about {needed}" if needed < MANY else f"more than {MANY}"
             numbers += f"; {more} seeds would decide it if the estimates stay"
         return Judgement(verdict, numbers, effects)
+
+    def _invariant(self, words: str, tables: Tables) -> Judgement:
+        """It takes no runs to know; those there are show how far rounding goes."""
+        try:
+            effects = tuple(self.effects(tables))
+        except NotEnoughRunsError:
+            return Judgement("invariant by construction", words)
+        numbers = "; ".join([words, *map(str, effects)])
+        return Judgement("invariant by construction", numbers, effects)
 
 
 def all_verdict(effects: Sequence[Effect], level: float = LEVEL) -> Verdict:

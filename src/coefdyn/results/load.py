@@ -19,7 +19,8 @@ from coefdyn.errors import ConfigError
 from coefdyn.mixer.design import Coefficients
 from coefdyn.model.coefficient_statistics import layers_of, own_forms
 from coefdyn.model.model import SequenceModel
-from coefdyn.runs.record import OtherSchemaError, Record, read_record
+from coefdyn.runs.archive import record_of, recorded
+from coefdyn.runs.record import OtherSchemaError, Record
 
 # Where values came from, or how the command was meant.
 NOT_OF_A_RUN = ("scale", "grid", "paths", "plugins", "logger", "force", "check", "population")
@@ -77,9 +78,9 @@ def load_run(folder: str | Path, plugins: Sequence[str] = ()) -> Run:
     """The run in a folder, such as results/runs/<run_id>."""
     place = Path(folder)
     place = place.parent if place.name == "record.json" else place
-    record = read_record(place / "record.json")
+    record = record_of(place)
     if record is None:
-        raise ConfigError(f"{place} has no record.json: no run has been finished there")
+        raise ConfigError(f"{place} has no record: no run has been finished there")
     return Run(place, record, (*plugins, *from_environment()))
 
 
@@ -90,9 +91,9 @@ def load_runs(results: str | Path) -> pd.DataFrame:
     if not place.is_dir():
         raise ConfigError(f"there is no folder {place}; give the one that holds runs/")
     rows, others = [], 0
-    for path in sorted((place / "runs").glob("*/record.json")):
+    for folder in recorded(place):
         try:
-            record = read_record(path)
+            record = record_of(folder)
         except OtherSchemaError:
             others += 1
             continue

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 from coefdyn.config.grid import VARIED, PlannedRun, Planner
 from coefdyn.errors import ConfigError
-from coefdyn.runs.record import Record, read_record
+from coefdyn.runs.archive import record_of
+from coefdyn.runs.record import Record
 
 PILOT = 100
+LOOKS = (3, 5, 8, 12)  # numbers of seeds at which claims are judged
 TUNED = VARIED[1:]
 
 Point = tuple[str, ...]  # what tells a grid point from others: overrides, seed and rate apart
@@ -59,6 +61,14 @@ def known_runs(planner: Planner, seeds: Mapping[Point, int] | None = None) -> Kn
     return Known(list(found.values()), waiting)
 
 
+def recorded_too(planner: Planner) -> Known:
+    """The same, and what more there is of it: seeds that were run to decide a claim."""
+    known = known_runs(planner)
+    most = {point_of(run): LOOKS[-1] for run in planner.declared if is_pilot(run)}
+    more = (run for run in known_runs(planner, most).runs if record_of(run.folder) is not None)
+    return Known(list({run.run_id: run for run in (*known.runs, *more)}.values()), known.waiting)
+
+
 def rule_of(run: PlannedRun) -> tuple[int, int] | None:
     """How many seeds its experiment asks for, and how often a rate may be added; None if it is an
     ordinary grid."""
@@ -101,7 +111,7 @@ def best_rate(pilots: Sequence[PlannedRun]) -> Rate | None:
     these runs are missing."""
     scores: dict[Rate, list[float]] = {}
     for run in sorted(pilots, key=_lr):
-        record = read_record(run.folder / "record.json")
+        record = record_of(run.folder)
         if record is None:
             return None
         scores.setdefault(rate_of(run), []).append(score(record))

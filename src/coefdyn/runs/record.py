@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import dataclasses
+import hashlib
 import importlib.metadata
 import io
 import json
@@ -12,6 +13,7 @@ import subprocess
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -20,6 +22,7 @@ import torch
 from coefdyn.config.plugins import CONF
 from coefdyn.errors import ConfigError
 
+PACKAGE = Path(__file__).parents[1]
 SCHEMA = 2  # of records and checkpoints; version 0.1 had no number
 CHECKPOINT = "last.ckpt"
 VERSIONS = ("coefdyn", "torch", "lightning", "numpy", "hydra-core")
@@ -71,15 +74,20 @@ def read_record(path: Path) -> Record | None:
         raise ConfigError(
             f"the record {path} cannot be read; delete it to train this run again"
         ) from error
+    return as_record(found, f"the record {path}")
+
+
+def as_record(found: Any, name: str) -> Record:
+    """Checked. `name`: how to speak of it."""
     schema = found.get("schema", 0) if isinstance(found, dict) else None
     if schema != SCHEMA and schema is not None:
         raise OtherSchemaError(
-            f"the record {path} has schema {schema}, and this version of coefdyn reads schema "
+            f"{name} has schema {schema}, and this version of coefdyn reads schema "
             f"{SCHEMA}; use the version that wrote it, or train the run again"
         )
     names = {field.name for field in dataclasses.fields(Record)}
     if schema is None or not found.keys() >= names:
-        raise ConfigError(f"the record {path} is incomplete; delete it to train this run again")
+        raise ConfigError(f"{name} is incomplete; delete it to train this run again")
     return Record(**{name: found[name] for name in names})
 
 
@@ -132,9 +140,26 @@ def provenance(device: torch.device) -> dict[str, Any]:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
     return {
         "git": _git(),
-        "versions": {"python": platform.python_version(), **versions},
+        "versions": {"python": platform.python_version(), **versions, **digests()},
         "device": {"type": device.type, "name": name, "threads": torch.get_num_threads()},
     }
+
+
+@cache
+def digests() -> dict[str, str]:
+    """Of the code and of conf/ as they are on disk, whether or not git knows them."""
+    return {
+        "code": _digest(PACKAGE, "*.py"),
+        "conf": _digest(CONF, "*.yaml"),
+    }
+
+
+def _digest(folder: Path, pattern: str) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob(pattern)):
+        digest.update(path.relative_to(folder).as_posix().encode() + b"\0")
+        digest.update(path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
 
 
 def _git() -> dict[str, Any]:

@@ -18,6 +18,7 @@ from coefdyn.config.compose import Config, as_yaml
 from coefdyn.errors import ConfigError
 from coefdyn.model.coefficient_statistics import FEW, brief_statistics, coefficient_statistics
 from coefdyn.model.model import SequenceModel, blocks_of, mixers_of
+from coefdyn.runs.archive import record_of
 from coefdyn.runs.batches import Resumable
 from coefdyn.runs.checkpoint import KeepProgress, RunFiles, steps_of
 from coefdyn.runs.learner import Alone, Learner
@@ -31,7 +32,6 @@ from coefdyn.runs.record import (
     Row,
     columns,
     provenance,
-    read_record,
     write_atomically,
     write_history,
     write_record,
@@ -53,7 +53,7 @@ def run_one(config: Config) -> Record:
 
     With trainer=ddp each of the processes calls it, and the first one writes.
     """
-    recorded = read_record(folder_of(config) / "record.json")
+    recorded = record_of(folder_of(config))
     if recorded is not None and not config.settings.force:
         log.info("run %s is already recorded; force=true trains it again", recorded.run_id)
         return recorded
@@ -106,7 +106,7 @@ def take(job: Job, held: contextlib.ExitStack) -> Record | None:
     """
     directory, config = job.directory, job.setup.config
     job.lock = held.enter_context(locked(directory))
-    recorded = read_record(directory / "record.json")
+    recorded = record_of(directory)
     if recorded is not None and not config.settings.force:
         return recorded
     directory.mkdir(parents=True, exist_ok=True)
@@ -117,7 +117,8 @@ def take(job: Job, held: contextlib.ExitStack) -> Record | None:
     (directory / "error.txt").unlink(missing_ok=True)
     if recorded is not None:
         (directory / CHECKPOINT).unlink(missing_ok=True)
-        (directory / "record.json").replace(directory / "record.old.json")
+        if (directory / "record.json").exists():  # it may be in the archive alone
+            (directory / "record.json").replace(directory / "record.old.json")
     return None
 
 

@@ -6,7 +6,8 @@ from typing import Literal
 
 from coefdyn.config.grid import PlannedRun
 from coefdyn.errors import ConfigError
-from coefdyn.runs.record import read_record, write_atomically
+from coefdyn.runs.archive import record_of
+from coefdyn.runs.record import write_atomically
 
 State = Literal["done", "diverged", "failed", "missing"]
 STATES: tuple[State, ...] = ("done", "diverged", "failed", "missing")
@@ -15,7 +16,7 @@ STATES: tuple[State, ...] = ("done", "diverged", "failed", "missing")
 def state(folder: Path) -> State:
     """done and diverged have a record; failed left an error instead; missing is all the rest."""
     try:
-        record = read_record(folder / "record.json")
+        record = record_of(folder)
     except ConfigError:  # whoever does the run says why, and the others go on
         return "failed"
     if record is not None:
@@ -45,7 +46,7 @@ def write_error(folder: Path, text: str) -> None:
 def last_error(folder: Path) -> str:
     """The last line of a failed run's traceback, or what is wrong with its record."""
     try:
-        read_record(folder / "record.json")
+        record_of(folder)
         lines = (folder / "error.txt").read_text().strip().splitlines()
     except ConfigError as error:
         return str(error)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from coefdyn.config.compose import Config
 from coefdyn.errors import ConfigError
+from coefdyn.runs.archive import record_of
 from coefdyn.runs.batches import Batches, Resumable
 from coefdyn.runs.checkpoint import steps_of
 from coefdyn.runs.data import Data, ExampleData
@@ -21,7 +22,7 @@ from coefdyn.runs.loop import Training
 from coefdyn.runs.population.batches import MemberBatches, MemberTests
 from coefdyn.runs.population.fusing import family, is_fused
 from coefdyn.runs.population.stacked import Stack
-from coefdyn.runs.record import CHECKPOINT, Record, read_record
+from coefdyn.runs.record import CHECKPOINT, Record
 from coefdyn.runs.run import Job, begin, fit, folder_of, leave, make_record, run_one, take
 from coefdyn.runs.setup import set_up
 
@@ -68,7 +69,7 @@ def _alone(config: Config) -> Ending:
 
 def _join(config: Config, held: contextlib.ExitStack) -> Job | Record:
     """The run, locked; or its record if it has one."""
-    recorded = read_record(folder_of(config) / "record.json")
+    recorded = record_of(folder_of(config))
     if recorded is not None and not config.settings.force:
         return recorded
     job = begin(set_up(config))

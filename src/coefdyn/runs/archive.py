@@ -1,0 +1,103 @@
+"""Records that are kept for good: <results>/records/, files that are written once.
+
+A shard is a compressed file of lines, the names of its runs first, then a record each. It is named
+by the digest of what it holds, so that damage shows and two people can add to one archive.
+"""
+
+import gzip
+import hashlib
+import json
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
+from functools import cache
+from pathlib import Path
+
+from coefdyn.errors import ConfigError
+from coefdyn.runs.record import Record, as_record, read_record, replacing
+
+ENDING = ".jsonl.gz"
+
+
+class DamagedArchiveError(ConfigError):
+    """A shard that is not what was written."""
+
+
+def record_of(folder: Path) -> Record | None:
+    """The record of a run by its folder, <results>/runs/<run_id>: there, or in the archive."""
+    return read_record(folder / "record.json") or Archive(folder.parents[1]).read(folder.name)
+
+
+def recorded(results: Path) -> list[Path]:
+    """Folders of all runs that have a record; that of an archived run may be gone."""
+    here = {path.parent.name for path in (results / "runs").glob("*/record.json")}
+    return [results / "runs" / name for name in sorted(here.union(Archive(results).names()))]
+
+
+class Archive:
+    """The archive of a results folder. What is read stays in memory."""
+
+    def __init__(self, results: Path) -> None:
+        self.folder = results / "records"
+
+    def shards(self) -> Iterator[Path]:
+        try:
+            found = [path for path in self.folder.iterdir() if path.name.endswith(ENDING)]
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        yield from sorted(found)
+
+    def names(self) -> set[str]:
+        return {name for shard in self.shards() for name in _lines_of(shard)}
+
+    def read(self, run_id: str) -> Record | None:
+        for shard in self.shards():
+            if (line := _lines_of(shard).get(run_id)) is not None:
+                return as_record(json.loads(line), f"{shard}, run {run_id},")
+        return None
+
+    def add(self, records: Iterable[Record]) -> int:
+        """Write what is new as one more shard; how many records that were."""
+        new: dict[str, str] = {}
+        for record in sorted(records, key=lambda record: record.run_id):
+            kept = self.read(record.run_id)
+            if kept is not None and kept.metrics != record.metrics:
+                raise ConfigError(
+                    f"run {record.run_id} is in {self.folder} with other results; keep one of the "
+                    "two: delete the folder of the run, or take its shard out of the archive"
+                )
+            if kept is None:
+                new[record.run_id] = _line(record)
+        if not new:
+            return 0
+        body = "\n".join([json.dumps(list(new)), *new.values(), ""]).encode()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with replacing(self.folder / f"{_digest(body)}{ENDING}") as file:
+            file.write(gzip.compress(body, mtime=0))
+        return len(new)
+
+
+def _line(record: Record) -> str:
+    """Without where files lay on the machine that made it."""
+    config = record.config | {"paths": {"results": "results", "data": "data"}}
+    return json.dumps(asdict(replace(record, config=config)), separators=(",", ":"))
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()[:16]
+
+
+@cache  # a shard never changes
+def _lines_of(shard: Path) -> dict[str, str]:
+    """The text of each record, by run."""
+    try:
+        body = gzip.decompress(shard.read_bytes())
+    except (OSError, EOFError, zlib.error):
+        body = b""
+    if f"{_digest(body)}{ENDING}" != shard.name:
+        raise DamagedArchiveError(
+            f"{shard} is damaged; restore it, such as by git checkout, or delete it and train its "
+            "runs again"
+        )
+    head, *lines = body.decode().splitlines()
+    return dict(zip(json.loads(head), lines, strict=True))
