@@ -92,7 +92,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
 
 def test_a_claim_asks_for_these_effects_and_no_other(tables: dict[str, pd.DataFrame]) -> None:
     asked = {
-        claim.name: [f"{effect.name} {effect.region}" for effect in claim.effects(tables)]
+        claim.name: [f"{effect.name} {effect.region}" for effect in claim.judge(tables).effects]
         for experiment in experiments().values()
         for claim in experiment.claims
     }

@@ -143,6 +143,7 @@ def _step(run: PlannedRun) -> float:
 
 
 def record(stem: str, run: PlannedRun, world: World = right, **changes: Any) -> Record:
+    stem = run.choices["experiment"] if stem == "open_choices" else stem
     outcome, step = world(stem, run), _step(run)
     accuracy = outcome.accuracy + outcome.spread * step
     accuracy -= 0.03 * (run.values["optimizer"]["lr"] != 2e-3)  # the rate that is the better one
@@ -154,13 +155,11 @@ def record(stem: str, run: PlannedRun, world: World = right, **changes: Any) -> 
     perplexity *= math.exp((0.1 if world is noisy else 0.0005) * step)
     metrics = dict.fromkeys(("accuracy", "accuracy_macro", "accuracy_best"), accuracy)
     metrics |= {"loss": 1.0, "perplexity": perplexity}
-    statistics: dict[str, Any] = dict.fromkeys(
-        ("near_one", "near_one_raw", "ratio_raw", "guarded_rows"), 0.1
-    )
+    statistics: dict[str, Any] = dict.fromkeys(("near_one", "near_one_raw", "guarded_rows"), 0.1)
     against = world is wrong or (world is noisy and run.values["seed"] % 2)
     ratio = math.exp(-accuracy if against else accuracy)
     statistics |= dict.fromkeys(("near_zero", "near_zero_raw"), near_zero)
-    statistics |= {"ratio": ratio, "most_zeros": int(zeros)}
+    statistics |= {"ratio": ratio, "ratio_raw": ratio, "most_zeros": int(zeros)}
     length = run.values["task"]["seq_len"]
     statistics["per_head"] = {"zeros_per_index": [[[0.0] * (length - 1) + [zeros]] * 2] * 2}
     values: dict[str, Any] = {

@@ -98,5 +98,5 @@ def test_a_run_is_found_by_its_folder_or_its_record(tmp_path: Path, path: str) -
 
 
 def test_a_folder_without_a_record_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"has no record\.json: no run has been finished there"):
+    with pytest.raises(ConfigError, match=r"has no record: no run has been finished there"):
         load_run(tmp_path)

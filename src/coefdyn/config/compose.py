@@ -192,12 +192,15 @@ def as_yaml(values: Mapping[str, Any]) -> str:
 
 def sweep_points(overrides: Sequence[str], name: str = "train") -> list[tuple[str, ...]]:
     """Every point of the experiment's grid and of comma-separated values, as `-m` would run them,
-    less what grid.<scale>.leave_out names."""
+    less what grid.<scale>.leave_out names. With grid.parts, the points of several such grids."""
     with _one_sentence_errors():
         parser = OverridesParser.create()
         given = parser.parse_overrides([_verbatim(o) for o in overrides])
         fixed = [o.input_line for o in given if not o.is_sweep_override() and o.input_line]
         composed = _composed(fixed, name)
+        if parts := OmegaConf.select(composed, "grid.parts"):
+            others = [given for given in overrides if not given.startswith("experiment=")]
+            return [p for part in parts for p in sweep_points([*part.split(), *others], name)]
         params = composed.hydra.sweeper.params or {}
         declared = parser.parse_overrides([f"{key}={value}" for key, value in params.items()])
         (points,) = BasicSweeper.split_arguments([*declared, *given], None)

@@ -53,12 +53,11 @@ class Planner:
     """
 
     def __init__(self, overrides: Sequence[str]) -> None:
-        points, self.plugins = sweep_points(overrides), plugins_of(overrides)
-        chosen = [part for point in points[:1] for part in point if part.startswith("experiment=")]
-        if chosen and any(set(chosen).isdisjoint(point) for point in points):
+        if any("," in part for part in overrides if part.startswith("experiment=")):
             raise ConfigError(
                 "experiment takes one name: each has a grid of its own; plan them in turn"
             )
+        points, self.plugins = sweep_points(overrides), plugins_of(overrides)
         common = set(points[0]).intersection(*points) if points else set()
         self.fixed = {part for part in common if part.partition("=")[0] not in VARIED}
         self.drafts: dict[tuple[tuple[str, ...], ...], Draft] = {}

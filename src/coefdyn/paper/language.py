@@ -105,8 +105,8 @@ def _mamba_gap(tables: Tables) -> list[Effect]:
     return [_gap(tables, WIKITEXT, *models, Region(*SMALL_GAP))]
 
 
-def _one_mamba() -> str | None:
-    designs = [[f"model={name}"] for name in ("mamba2_unscaled", "mamba2_inverse_sqrt")]
+def _one_mamba(*more: str) -> str | None:
+    designs = [[f"model={name}", *more] for name in ("mamba2_unscaled", "mamba2_inverse_sqrt")]
     same, words = same_function(*designs)
     return words if same else None
 

@@ -43,6 +43,14 @@ PRESETS = {
     "gated_deltanet": "Gated DeltaNet",
     "mlstm": "mLSTM",
 }
+VERDICTS = {  # a short word, and its colour
+    "reproduced": ("yes", "#7fc8ae"),
+    "not reproduced": ("no", "#f0a882"),
+    "inconclusive": ("open", "#f3e2a0"),
+    "invariant by construction": ("one\nfunction", "#b9d9f0"),
+    "not decidable at this scale": ("not here", "#dddddd"),
+    "not enough runs": ("no runs", "#f4f4f4"),
+}
 NEAR_ZERO = r"fraction of $|\alpha_{ij}/\eta_i| \leq 10^{-3}$"
 
 

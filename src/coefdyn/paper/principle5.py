@@ -78,12 +78,12 @@ def _unscaled_spreads_more(stem: str, family: str) -> Callable[[Tables], list[Ef
     return effects
 
 
-def _one_function(stem: str, family: str) -> Callable[[], str | None]:
-    def invariance() -> str | None:
+def _one_function(stem: str, family: str) -> Callable[..., str | None]:
+    def invariance(*more: str) -> str | None:
         norm = "none" if stem == BARE else "all"
         designs = [
             [f"experiment={stem}", f"model={family}", f"model/scaling={name}",
-             f"model.block.post_norm={norm}"]
+             f"model.block.post_norm={norm}", *more]
             for name in ("one", "inverse_sqrt")
         ]  # fmt: skip
         same, words = same_function(*designs)

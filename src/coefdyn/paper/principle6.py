@@ -57,12 +57,12 @@ def _power_helps(stem: str, tables: Tables) -> list[Effect]:
     ]
 
 
-def _one_function(stem: str) -> str | None:
+def _one_function(stem: str, *more: str) -> str | None:
     """Both readouts that the claim compares, or it is none."""
     found = []
     for phi in ("softplus", "relu"):
         designs = [
-            [f"experiment={stem}", f"model/normalization={name}", f"model/readout={phi}"]
+            [f"experiment={stem}", f"model/normalization={name}", f"model/readout={phi}", *more]
             for name in ("one", "power")
         ]
         same, words = same_function(*designs)

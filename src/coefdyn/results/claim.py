@@ -113,19 +113,20 @@ class Claim:
     needs: tuple[str, ...]  # stems whose tables it reads
     effects: Callable[[Tables], Sequence[Effect]]
     obstacles: tuple[Callable[[Tables], str | None], ...] = ()
-    invariance: Callable[[], str | None] | None = None
+    invariance: Callable[..., str | None] | None = None  # of more overrides, such as a reading
     any_of: bool = False  # one effect inside its region is enough
     other_reading: Callable[[Tables], Sequence[Effect]] | None = None  # of the same words
     reads: tuple[Mapping[str, object], ...] = ({},)  # points, by their columns
 
-    def judge(self, tables: Tables) -> Judgement:
+    def judge(self, tables: Tables, *overrides: str) -> Judgement:
+        """`overrides`: what the runs of these tables have besides their experiment."""
         try:
-            return self._judge(tables)
+            return self._judge(tables, *overrides)
         except NotEnoughRunsError as error:
             return Judgement("not enough runs", str(error))
 
-    def _judge(self, tables: Tables) -> Judgement:
-        if self.invariance is not None and (same := self.invariance()):
+    def _judge(self, tables: Tables, *overrides: str) -> Judgement:
+        if self.invariance is not None and (same := self.invariance(*overrides)):
             return self._invariant(same, tables)
         effects = tuple(self.effects(tables))
         numbers = "; ".join(map(str, effects))

@@ -64,7 +64,7 @@ def varied(runs: Sequence[PlannedRun]) -> list[str]:
         for override in run.point:
             key, _, value = override.partition("=")
             values.setdefault(key.lstrip("+"), set()).add(value)
-    fixed = {"task", "model", "scale", "experiment", "plugins", *keys}
+    fixed = {"task", "model", "scale", "plugins", *keys}
     return [key for key, found in values.items() if key not in fixed and len(found) > 1]
 
 

@@ -1,0 +1,116 @@
+"""Which reading of the paper changes which verdict: claims judged again under each open choice."""
+
+from collections.abc import Iterator
+
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from coefdyn.errors import ConfigError
+from coefdyn.paper import principle2, principle3, principle6
+from coefdyn.paper.looks import VERDICTS
+from coefdyn.plot.style import PAGE, paper_style
+from coefdyn.results.claim import Claim, Tables
+from coefdyn.results.experiment import Experiment
+from coefdyn.results.tables import SLOTS
+
+STEM = "open_choices"
+AS_BUILT, RAW = "as_built", "raw_coefficients"
+DESIGN = ["task", *SLOTS]  # what tells designs apart, under whatever reading
+COLUMNS = ["reading", "claim", "verdict", "statistic"]
+
+
+def _claims() -> Iterator[tuple[str, Claim]]:
+    """Those whose points the experiment has, each with its stem."""
+    for module in (principle2, principle3, principle6):
+        for experiment in module.EXPERIMENTS:
+            for claim in experiment.claims:
+                if claim.name.startswith(("P2 memorization", "P3 without")) or (
+                    experiment.stem == principle6.NORMED
+                ):
+                    yield experiment.stem, claim
+
+
+def under(tables: Tables, reading: str, stem: str) -> dict[str, pd.DataFrame]:
+    """The tables of an experiment as if it had been run under a reading: what that does not touch
+    is as built. Raw coefficients take no runs: they are other columns of the same."""
+    found = {}
+    for name in ("", "_runs"):
+        rows = tables[f"{STEM}{name}"]
+        rows = rows[rows["experiment"] == stem]
+        built, read = rows[rows["reading"] == AS_BUILT], rows[rows["reading"] == reading]
+        touched = set(_designs(read))
+        kept = [design not in touched for design in _designs(built)]
+        joined = pd.concat([read, built[kept]], ignore_index=True)
+        if reading == RAW:
+            names = ("near_zero", "near_one", "ratio")
+            joined = joined.assign(**{column: joined[f"{column}_raw"] for column in names})
+        found[f"{stem}{name}"] = joined
+    return found
+
+
+def _designs(rows: pd.DataFrame) -> list[tuple[object, ...]]:
+    return list(rows[DESIGN].itertuples(index=False, name=None))
+
+
+def _is_read_so(points: pd.DataFrame, claim: Claim, reading: str) -> bool:
+    """Whether a reading changes all designs that a claim is about."""
+    about = [
+        rows
+        for where in claim.reads
+        for rows in [points[(points[list(where)] == pd.Series(where)).all(axis="columns")]]
+    ]
+    rows = pd.concat(about)
+    built, read = rows[rows["reading"] == AS_BUILT], rows[rows["reading"] == reading]
+    return set(_designs(built)) <= set(_designs(read))
+
+
+def verdicts(tables: Tables) -> pd.DataFrame:
+    """A row per reading and claim."""
+    points = tables[STEM]
+    if not {"reading", "experiment"} <= set(points.columns):
+        raise ConfigError("it has one reading, or one experiment, and compares nothing")
+    rows = []
+    for reading in [*dict.fromkeys(points["reading"]), RAW]:
+        for stem, claim in _claims():
+            own = points[points["experiment"] == stem]
+            more = (f"reading={reading}",) if _is_read_so(own, claim, reading) else ()
+            judgement = claim.judge(under(tables, reading, stem), *more)
+            rows.append([reading, claim.name, judgement.verdict, judgement.statistic])
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def draw(tables: Tables) -> Figure:
+    """A square per reading and claim; a frame where the verdict is another than as built."""
+    found = verdicts(tables).pivot_table("verdict", "claim", "reading", "first", sort=False)
+    with paper_style():
+        height = 1.9 + 0.27 * len(found)
+        figure = Figure(figsize=(PAGE, height), layout="constrained")
+        axes = figure.subplots()
+        for y, (_, row) in enumerate(found.iterrows()):
+            for x, verdict in enumerate(row):
+                word, colour = VERDICTS[verdict]
+                differs = verdict != row[AS_BUILT] and verdict != "not enough runs"
+                edge = "black" if differs else "none"
+                axes.add_patch(Rectangle((x - 0.46, y - 0.42), 0.92, 0.84, facecolor=colour,
+                                         edgecolor=edge, linewidth=1.6))  # fmt: skip
+                axes.annotate(word, (x, y), ha="center", va="center", fontsize=6)
+        names = [str(name).replace("_", "\n") for name in found.columns]
+        axes.set_xticks(range(len(names)), names, fontsize=7)
+        axes.set_yticks(range(len(found)), [str(claim) for claim in found.index], fontsize=7)
+        axes.set(xlim=(-0.5, len(names) - 0.5), ylim=(len(found) - 0.5, -0.5))
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+    return figure
+
+
+EXPERIMENTS = (
+    Experiment(
+        STEM,
+        caption="Which reading of the paper changes which verdict. A column per choice that the "
+        "paper leaves open, one changed at a time (conf/reading); a frame marks a verdict that is "
+        "another than as built. Noisy recall is shorter here than in Principles 3 and 6. "
+        "ShortConv on queries and keys alone is not among them: these designs have none.",
+        draw=draw,
+    ),
+)
