@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import mean
 
 from rich.table import Table
 from rich.text import Text
@@ -47,6 +48,25 @@ def run(arguments: Sequence[str]) -> int:
 def _plan(known: Known, keys: Sweep) -> int:
     _print(known, keys.format, every=True)
     return 0
+
+
+def _cost(known: Known, states: dict[str, State]) -> dict[str, float] | None:
+    """Hours of one core: of what is missing now, and of what follows. By the mean time of recorded
+    runs of the same task, or of any; None if there is none."""
+    seconds: dict[str, list[float]] = {}
+    missing: list[str] = []
+    for run in known.runs:
+        task, at = run.choices["task"], states[run.run_id]
+        if at in ("missing", "failed"):
+            missing.append(task)
+        elif record := record_of(run.folder):
+            seconds.setdefault(task, []).append(record.seconds["session"])
+    every = [value for values in seconds.values() for value in values]
+    if not every:
+        return None
+    now = [mean(seconds.get(task, every)) for task in missing]
+    follow = known.waiting * (mean(now) if now else mean(every))
+    return {"now": sum(now) / 3600, "following": follow / 3600}
 
 
 def _status(known: Known, keys: Sweep) -> int:
@@ -156,11 +176,14 @@ def _print(known: Known, style: str, every: bool) -> dict[str, int]:
     counts = count(states.values())
     if style == "json":
         rows = [_row(run, states[run.run_id]) for run in runs]
-        print(json.dumps(counts | {"waiting": known.waiting, "runs": rows}))
+        about = {"waiting": known.waiting, "core_hours": _cost(known, states) if every else None}
+        print(json.dumps(counts | about | {"runs": rows}))
     else:
         _print_table(runs, states, every)
         follow = f"; {known.waiting} more follow their pilots" * bool(known.waiting)
         print(", ".join(f"{number} {name}" for name, number in counts.items()) + follow)
+        if every and (cost := _cost(known, states)):
+            print("about {now:.2g} core hours, {following:.2g} for what follows".format(**cost))
     return counts
 
 

@@ -77,8 +77,15 @@ def _counts(verdicts: Verdicts) -> str:
     for scale, rows in verdicts.items():
         numbers = pd.Series([row["verdict"] for row in rows]).value_counts()
         words = ", ".join(f"{number} {verdict}" for verdict, number in numbers.items())
-        texts.append(f"<b>scale={escape(scale)}</b>: {words}")
+        texts.append(f"<b>scale={escape(scale)}</b>: {words}{_by_chance(rows)}")
     return "; ".join(texts)
+
+
+def _by_chance(rows: Sequence[Mapping[str, str]]) -> str:
+    """Looks together are wrong with a probability of at most 5 % (tests/results/test_level.py)."""
+    decided = sum(row["verdict"] in ("reproduced", "not reproduced") for row in rows)
+    wrong = 0.05 * decided
+    return f" (chance alone makes up to {wrong:.1f} of these {decided} wrong)" * bool(decided)
 
 
 def _verdict_table(verdicts: Verdicts) -> str:

@@ -51,7 +51,8 @@ LOOKS = ["train/loss", "test/loss", "test/accuracy", "validation/loss", "validat
 CURVE_COLUMNS = ["scale", *AXES, "seed", "epoch", "step", *LOOKS, "run_id"]
 CURVE_ROWS = 50  # of a run, at most
 LENGTH_COLUMNS = ["scale", "form", "length", "milliseconds", "device"]
-POSITIVE = ["length", "milliseconds"]
+VARIANCE_COLUMNS = ["scale", "scaling", "head_dimension", "seed", "score_variance", "device"]
+POSITIVE = ["length", "milliseconds", "head_dimension"]
 WORDS = ["scale", "task", "model", *SLOTS, "post_norm", "status", "lr_at_edge", "run_id", "form",
          "device"]  # fmt: skip
 

@@ -1,0 +1,57 @@
+"""suite=variance: how the variance of q . h grows with the head dimension before any training: the
+table of principle5_variance."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import torch
+
+from coefdyn.benchmarks.measure import Result, result
+from coefdyn.config.build import build_model, build_task
+from coefdyn.config.compose import compose
+from coefdyn.model.coefficient_statistics import brief_statistics
+from coefdyn.results.files import TableFolder
+from coefdyn.results.statistics import slope
+from coefdyn.results.tables import VARIANCE_COLUMNS, write_table
+
+SUITE, STEM = "variance", "principle5_variance"
+SEEDS = 24
+SCALINGS = ("one", "inverse_sqrt")
+SIZES = {"paper": (4, (128, 256, 512, 1024)), "lite": (2, (64, 256, 512))}  # heads, n of all heads
+SEQUENCES = 8
+
+
+def run(_: int) -> Iterator[Result]:
+    """Softmax attention on fuzzy recall, as principle5_scaling has it, at its sizes."""
+    for scale in SIZES:
+        table = measured(scale)
+        write_table(TableFolder(Path("results"), scale).path(STEM), table)
+        means = table.groupby(["scaling", "head_dimension"])["score_variance"].mean()
+        for scaling in SCALINGS:
+            line = means[scaling]
+            # times n, which takes the scaling away, so that both have the slope 1
+            y = line * line.index if scaling == "inverse_sqrt" else line
+            fitted = slope(list(line.index), list(y)).slope
+            words = "n Var(q.h), b = 1/sqrt(n)" if scaling == "inverse_sqrt" else "Var(q.h), b = 1"
+            yield result(SUITE, f"slope of {words}, scale={scale}", fitted, "", 1.0, 1.1)
+
+
+@torch.no_grad()
+def measured(scale: str, seeds: int = SEEDS) -> pd.DataFrame:
+    heads, sizes = SIZES[scale]
+    rows = []
+    for scaling in SCALINGS:
+        for size in sizes:
+            for seed in range(seeds):
+                config = compose(
+                    ["model=softmax_attention", "task=fuzzy_recall", f"scale={scale}",
+                     f"model/scaling={scaling}", f"model.n_heads={heads}", f"model.n_state={size}",
+                     f"seed={seed}", f"task.num_train={SEQUENCES}"]
+                )  # fmt: skip
+                torch.manual_seed(seed)
+                model = build_model(config).eval()
+                tokens = torch.as_tensor(build_task(config).generate("train", seed).inputs)
+                found = brief_statistics(model, tokens)["score_variance"]
+                rows.append([scale, scaling, size // heads, seed, found, "CPU"])
+    return pd.DataFrame(rows, columns=VARIANCE_COLUMNS)
