@@ -1,27 +1,14 @@
 """How often intervals err, and what they can tell, with noise as our own tables have it."""
 
-from pathlib import Path
-
 import numpy as np
-import pandas as pd
 import pytest
 
 from coefdyn.results.claim import LEVEL, Region, effect_of
 from coefdyn.results.variance import Values, prior_of, spread_ratio, weighted_sum
+from tests.results.noise import residuals
 
-TABLE = Path(__file__).parents[2] / "results/tables/lite/principle5_scaling_runs.csv"
 LOOKS = (3, 5, 8, 12)
 FAMILY = 12  # points
-
-
-def residuals() -> list[Values]:
-    """Of each point with three seeds, from their mean: unequal, bimodal, some at the ceiling."""
-    runs = pd.read_csv(TABLE)
-    best = runs.sort_values("accuracy").groupby(["model", "scaling", "n_state", "seed"]).tail(1)
-    groups = best.groupby(["model", "scaling", "n_state"])["accuracy"]
-    return [
-        (g - g.mean()).to_numpy() * (len(g) / (len(g) - 1)) ** 0.5 for _, g in groups if len(g) > 2
-    ]
 
 
 def drawn(rng: np.random.Generator, pools: list[Values], at_ceiling: int) -> list[Values]:
