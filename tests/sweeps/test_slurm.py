@@ -247,3 +247,23 @@ def test_the_tasks_of_a_job_share_a_run(
     assert done.stdout.count("record.json") == 1
     (path,) = tmp_path.glob("runs/*/record.json")
     assert json.loads(path.read_text())["device"]["processes"] == tasks
+
+
+@pytest.mark.parametrize("where", [pytest.param("slurm", marks=real)])
+def test_decide_submits_what_a_look_needs_and_goes_on_when_called_again(
+    cluster: Cluster, tmp_path: Path, where: str
+) -> None:
+    """Pilots, then seeds, then a verdict: here that there is nothing to count."""
+    grid = ["experiment=principle2_2_length", "scale=smoke", "seed=100", "+grid.smoke.seeds=3",
+            "optimizer.lr=1e-3,5e-3", "action=decide", f"where={where}", "slurm.cpus=1",
+            "slurm.mem=1G"]  # fmt: skip
+    said = []
+    for _ in range(3):
+        done = cluster.sweep(*grid, cwd=tmp_path)
+        said.append(done.stdout + done.stderr)
+        cluster.wait()
+    assert "8 runs are under way; the same command goes on" in said[0]
+    assert "12 runs are under way" in said[1]
+    assert done.returncode == 0, said
+    assert "all claims are decided" in said[2]
+    assert len(list((tmp_path / "results/runs").glob("*/record.json"))) == 20
