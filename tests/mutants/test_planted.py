@@ -40,8 +40,8 @@ PLANTED = {
     ),
     "another learning rate in the paper's grid": (
         "conf/experiment/principle2_readout.yaml",
-        'paper: {lr: "1e-4,5e-4,',
-        'paper: {lr: "1e-4,2e-4,',
+        'paper: {seed: 0, lr: "1e-4,5e-4,',
+        'paper: {seed: 0, lr: "1e-4,2e-4,',
         "tests/config/test_paper_values.py",
     ),
     "test data of one seed are another's training data": (

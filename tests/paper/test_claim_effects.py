@@ -68,6 +68,7 @@ EFFECTS = {
     **{f"P5 spread, {family} (no post-norm)": SPREAD for family in ("mamba2", "householder")},
     "P5 spread, relu attention (no post-norm)": [],  # known without a run
     "P5 exp spreads most": MOST,
+    "P5 mechanism": ["slope, b one in [0.9, 1.1]", "slope, b inverse_sqrt in [-0.1, 0.1]"],
     **{f"P6 sum{words}": SOLVED for words in ("", " (no post-norm)")},
     **{f"P6 exp fails{words}": [f"exp, eta = 1 {AT_CHANCE}", f"exp, eta = c^i {AT_CHANCE}"]
        for words in ("", " (no post-norm)")},

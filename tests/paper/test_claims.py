@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from coefdyn.paper import experiments
-from coefdyn.paper.report import judge, page
+from coefdyn.paper.report import page
+from coefdyn.paper.verdicts import judge
 from coefdyn.principles.invariance import same_function
 from coefdyn.results.claim import Claim
 from coefdyn.results.files import TableFolder
@@ -24,8 +25,12 @@ INVARIANT = {
 }
 
 
+def rows_of(folder: TableFolder) -> list[dict[str, str]]:
+    return [judged.row() for judged in judge(folder)]
+
+
 def verdicts(folder: TableFolder) -> dict[str, str]:
-    return {row["claim"]: row["verdict"] for row in judge(folder)}
+    return {row["claim"]: row["verdict"] for row in rows_of(folder)}
 
 
 def test_every_claim_is_judged_as_the_world_is(worlds: dict[str, TableFolder]) -> None:
@@ -70,7 +75,7 @@ def test_what_cannot_be_decided_here_says_why(
         return replace(found, accuracy=change[chosen.pop()]) if chosen else found
 
     folder = fill(tmp_path, world, stems=[stem])
-    rows = {row["claim"]: row for row in judge(folder)}
+    rows = {row["claim"]: row for row in rows_of(folder)}
     for claim in claims:
         assert rows[claim]["verdict"] == "not decidable at this scale", rows[claim]
         assert words in rows[claim]["statistic"]
@@ -80,7 +85,7 @@ def test_a_rate_at_the_edge_of_the_grid_decides_nothing(tmp_path: Path) -> None:
     folder = fill(tmp_path, stems=["principle2_readout"])
     path = folder.path("principle2_readout")
     path.write_text(path.read_text().replace(",inside,", ",largest,"))
-    rows = {row["claim"]: row for row in judge(folder)}
+    rows = {row["claim"]: row for row in rows_of(folder)}
     row = rows["P2 fuzzy recall, set to near zero"]
     assert row["verdict"] == "not decidable at this scale"
     assert "6 of 6 points have their best learning rate at an edge" in row["statistic"]
@@ -98,14 +103,14 @@ def test_readings_that_differ_decide_nothing(tmp_path: Path) -> None:
 
 
 def test_a_claim_says_its_numbers_with_intervals(worlds: dict[str, TableFolder]) -> None:
-    rows = {row["claim"]: row["statistic"] for row in judge(worlds["right"])}
+    rows = {row["claim"]: row["statistic"] for row in rows_of(worlds["right"])}
     number = r"-?[\d.]+ \[-?[\d.]+, -?[\d.]+\]"
     assert re.fullmatch(
         rf"near zero: half-lines - identity {number}, wanted >= 0.05; "
         rf"near zero: relu - half-lines {number}, wanted >= 0.05",
         rows["P2 fuzzy recall, set to near zero"],
     )
-    unsure = {row["claim"]: row["statistic"] for row in judge(worlds["noisy"])}
+    unsure = {row["claim"]: row["statistic"] for row in rows_of(worlds["noisy"])}
     assert "seeds would decide it if the estimates stay" in unsure["P4 structure, fuzzy recall"]
 
 
@@ -130,7 +135,7 @@ def test_points_that_a_claim_reads_are_points_of_its_grids() -> None:
 def test_the_report_has_a_row_per_claim_in_its_order(tmp_path: Path) -> None:
     """With what its tables were narrowed by, of whichever tables it needs."""
     folder = fill(tmp_path, stems=["principle2_readout"], narrowed=["batch_size=3"])
-    rows = judge(folder)
+    rows = rows_of(folder)
     assert [row["claim"] for row in rows] == list(CLAIMS)
     for row, claim in zip(rows, CLAIMS.values(), strict=True):
         assert set(row) == {"scale", "claim", "statement", "verdict", "statistic", "place"}
@@ -151,11 +156,15 @@ def test_the_page_counts_verdicts_by_scale(tmp_path: Path) -> None:
     )
     lite_words = f"{rest - known} not enough runs, {known} invariant by construction"
     assert f"<b>scale=smoke</b>: {smoke_words}; <b>scale=lite</b>: {lite_words}" in text
-    (row,) = (line for line in text.splitlines() if "<b>P3 position solves</b>" in line)
+    (row,) = (line for line in text.splitlines() if "<td><a" in line and "P3 position" in line)
     assert CLAIMS["P3 position solves"].statement in row
-    cells = re.findall(r'<td class="([a-z-]+)" data-label="(\w+)"><b>([a-z ]+)</b><br>(.*?)</', row)
-    assert cells[0][:3] == ("reproduced", "smoke", "reproduced")
-    assert cells[1] == ("not-enough-runs", "lite", "not enough runs", f"no table of {stem}")
+    cells = re.findall(r'<td class="([a-z-]+)" data-label="(\w+)">(.*?)</td>', row)
+    assert [cell[:2] for cell in cells] == [("reproduced", "smoke"), ("not-enough-runs", "lite")]
+    assert '<b class="verdict">reproduced</b> 0.99 [' in cells[0][2]
+    assert "<circle" in cells[0][2] and "<circle" not in cells[1][2]
+    assert f"no table of {stem}" in text  # among the details
+    (line,) = (line for line in text.splitlines() if "at any scale yet" in line)
+    assert line.count("<a href=") == rest - 3 - known
 
 
 def test_what_the_norm_hides_is_hidden_and_what_it_does_not_is_not() -> None:

@@ -12,7 +12,7 @@ from coefdyn.cli import sweep as command
 from coefdyn.config.grid import PlannedRun
 from coefdyn.errors import ConfigError
 from coefdyn.paper.decide import LOOKS, Decision, Ending
-from coefdyn.paper.report import judge
+from coefdyn.paper.verdicts import judge
 from coefdyn.results.rounds import PILOT, point_of
 from coefdyn.runs.record import write_record
 from tests.paper.worlds import right
@@ -137,7 +137,7 @@ def test_a_verdict_stays_whatever_is_added(tmp_path: Path) -> None:
     table = folder.path(f"{STEM}_runs")
     lines = table.read_text().splitlines()
     table.write_text("\n".join(line for line in lines if ",diagonal_" not in line) + "\n")
-    rows = {row["claim"]: row for row in judge(folder)}
+    rows = {judged.claim.name: judged.row() for judged in judge(folder)}
     for name, look in ending.looks.items():
         assert rows[name]["verdict"] == ending.verdicts[name].verdict
         assert rows[name]["statistic"].startswith(f"decided at {look} seeds: ")
@@ -165,6 +165,7 @@ def test_on_slurm_it_submits_and_is_called_again(tmp_path: Path) -> None:
     assert {run.values["seed"] for run in sent} == {0, 1, 2}
 
 
+@pytest.mark.slow
 def test_on_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

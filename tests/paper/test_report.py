@@ -28,7 +28,7 @@ const values = name => rows().map(row => Number(row.children[column(name)].textC
 seen.wide = document.documentElement.scrollWidth;
 seen.inner = window.innerWidth;
 seen.pictures = [...document.images].map(i => [i.naturalWidth, i.getBoundingClientRect().right]);
-const box = document.getElementById("verdicts").parentElement;
+const box = document.getElementById("forest").parentElement;
 seen.hidden = box.scrollWidth - box.clientWidth;
 seen.all = rows().length;
 heads()[column("accuracy")].click();
@@ -44,6 +44,12 @@ seen.filtered = rows().map(row => row.textContent);
 const key = (element, name) => element.dispatchEvent(new KeyboardEvent("keydown", { key: name }));
 key(rows()[0], " ");
 seen.runs = document.querySelectorAll("#points tr.runs table tr").length;
+seen.curves = document.querySelectorAll("#points tr.runs polyline").length;
+seen.dead = [...document.querySelectorAll("a")].filter(a => !document.querySelector(a.hash)).length;
+seen.links = document.querySelectorAll("nav a").length;
+seen.drawn = document.querySelectorAll("#forest svg circle").length;
+document.querySelector("details summary").click();
+seen.opened = document.querySelector("details").open;
 seen.expanded = rows()[0].getAttribute("aria-expanded");
 rows()[0].click();
 seen.closed = document.querySelectorAll("#points tr.runs").length;
@@ -75,13 +81,13 @@ def test_the_page_needs_nothing_but_itself(page: Path) -> None:
     parser, text = _Links(), page.read_text()
     parser.feed(text)
     assert len(parser.links) >= len(SHOWN)
-    assert all(link.startswith("data:") for link in parser.links)
+    assert all(link.startswith(("data:", "#")) for link in parser.links)
     assert {stem for stem in experiments() if f'id="smoke-{stem}"' in text} == set(SHOWN)
     assert "180 runs, 180 h in all; commit 0000000000" in text
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [1600, 1280, 400])
 def test_a_browser_can_sort_and_filter_it(page: Path, tmp_path: Path, width: int) -> None:
     visited = tmp_path / "visited.html"
     visited.write_text(page.read_text().replace("</html>", VISIT + "</html>"))
@@ -109,6 +115,9 @@ def test_a_browser_can_sort_and_filter_it(page: Path, tmp_path: Path, width: int
     assert len(seen["filtered"]) == 2
     assert all("relu" in text for text in seen["filtered"])
     assert (seen["runs"], seen["expanded"], seen["closed"]) == (16, "true", 0)
+    assert seen["curves"] == 5  # a line per seed
+    assert (seen["links"], seen["dead"], seen["opened"]) == (12, 0, True)
+    assert seen["drawn"] == 3 + 8  # the claims that two experiments decide
     assert seen["focus"] == "accuracy"
 
 

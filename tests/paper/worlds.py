@@ -18,7 +18,7 @@ from coefdyn.config.plugins import options
 from coefdyn.paper import experiment_of, experiments
 from coefdyn.results.experiment import Experiment
 from coefdyn.results.files import TableFolder
-from coefdyn.results.tables import LENGTH_COLUMNS, write_table
+from coefdyn.results.tables import LENGTH_COLUMNS, VARIANCE_COLUMNS, write_table
 from coefdyn.runs.record import Record
 
 CHANCE = 0.1
@@ -202,6 +202,16 @@ def lengths(slopes: dict[str, float], processes: int = 5, noise: float = 0.01) -
     return pd.DataFrame(rows, columns=[*LENGTH_COLUMNS, "process"])
 
 
+def variances(slopes: dict[str, float], noise: float) -> pd.DataFrame:
+    rows = [
+        ["smoke", scaling, width, seed, width ** (slope + noise * (seed % 5 - 2)), "CPU"]
+        for scaling, slope in slopes.items()
+        for width in (8, 16, 32)
+        for seed in range(20)
+    ]
+    return pd.DataFrame(rows, columns=VARIANCE_COLUMNS)
+
+
 def fill(
     results: Path,
     world: World = right,
@@ -212,7 +222,9 @@ def fill(
     """The tables of every experiment at scale=smoke, or of these; `keep` says which runs are
     recorded."""
     folder = TableFolder(results, "smoke")
-    chosen: list[Experiment] = [experiment_of(stem) for stem in stems or options("experiment")]
+    # open_choices has the designs of others over and over: a test of its own makes it
+    every = [stem for stem in options("experiment") if stem != "open_choices"]
+    chosen: list[Experiment] = [experiment_of(stem) for stem in stems or every]
     for experiment in chosen:
         stem, runs = experiment.stem, runs_of(experiment.stem)
         records = {run.run_id: record(stem, run, world) if keep(run) else None for run in runs}
@@ -222,5 +234,11 @@ def fill(
         if experiment.columns == tuple(LENGTH_COLUMNS):
             noise = 0.2 if world is noisy else 0.01
             table = lengths(dict(zip(("linear", "quadratic"), fits, strict=True)), noise=noise)
+            write_table(folder.path(experiment.stem), table)
+        if experiment.columns == tuple(VARIANCE_COLUMNS):
+            slopes = {"one": 1.0, "inverse_sqrt": 0.0} if world is not wrong else {
+                "one": 0.0, "inverse_sqrt": 1.0
+            }  # fmt: skip
+            table = variances(slopes, noise=1.0 if world is noisy else 0.01)
             write_table(folder.path(experiment.stem), table)
     return folder

@@ -163,7 +163,7 @@ def test_strict_fails_on_a_break_only(capsys: pytest.CaptureFixture[str]) -> Non
         (["models=[gla,transformer]"], "models=transformer is not known; choose from .*deltanet"),
         (["models=[gla]", "out=x.png"], "out draws one design"),
         (["out=design.txt"], "out=design.txt cannot be written"),
-        (["out=x.png", "tokens=[99]"], "must be a list of whole numbers from 0 to 15"),
+        (["out=x.png", "tokens=[99]"], "must be a list of whole numbers from 0 to 31"),
         (["model/scaling=step_size"], "choose model/evolution from"),
         (["model=transformer"], "transformer"),
     ],

@@ -232,11 +232,11 @@ def test_small_models_get_one_thread_and_large_ones_what_torch_takes(
     monkeypatch.setattr(setup, "DEFAULT_THREADS", 2)
     few = ["task.num_train=8", "task.num_test=2", f"paths.results={tmp_path}"]
     for given, threads in (
-        (["scale=lite"], 1),
+        (["scale=smoke"], 1),
         (["scale=paper"], 2),
         (["scale=paper", "trainer.batch_size=1"], 1),
         (["scale=paper", "trainer.devices.threads=1"], 1),
-        (["scale=lite", "trainer.devices.threads=2"], 2),
+        (["scale=smoke", "trainer.devices.threads=2"], 2),
     ):
         setup.set_up(compose(["task=noisy_recall", *few, *given]))
         assert torch.get_num_threads() == threads, given

@@ -65,7 +65,7 @@ def test_every_task_has_one_between_chance_and_its_ceiling(task: str) -> None:
 
 
 def test_what_memorization_never_showed_is_beyond_its_ceiling() -> None:
-    task = build_task(compose(["task=memorization", "scale=lite"]))
+    task = build_task(compose(["task=memorization", "scale=lite", "task.num_train=64"]))
     train, test = (task.generate(split, 0) for split in ("train", "test"))
     shown = set(train.inputs.flatten().tolist())
     asked = [

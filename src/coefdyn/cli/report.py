@@ -9,7 +9,8 @@ from rich.table import Table
 from coefdyn.cli.keys import console, only_keys
 from coefdyn.config.schema import Report
 from coefdyn.errors import ConfigError
-from coefdyn.paper.report import judge, page
+from coefdyn.paper.report import page
+from coefdyn.paper.verdicts import judge
 from coefdyn.results.files import TableFolder
 
 
@@ -29,7 +30,7 @@ def run(arguments: Sequence[str]) -> int:
         path.write_text(page(folders))
         print(path)
         return 0
-    verdicts = [row for folder in folders for row in judge(folder)]
+    verdicts = [row for folder in folders for row in (judged.row() for judged in judge(folder))]
     if keys.format == "json":
         print(json.dumps(verdicts))
         return 0

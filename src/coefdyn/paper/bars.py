@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from coefdyn.paper.looks import READOUTS
-from coefdyn.paper.points import chance_of, one_each
+from coefdyn.paper.points import chance_of, one_each, reach, seeds_of
 from coefdyn.plot.style import COLUMN, accuracy_axis, legend_below, paper_style
+from coefdyn.results.experiment import Tables
 
 READOUT_ORDER = ("exp", "softplus", "relu")
 WIDTH = 0.8  # of a group
@@ -15,8 +17,12 @@ WIDTH = 0.8  # of a group
 Bar = tuple[str, str, "pd.Series[bool]"]
 
 
-def draw_bars(points: pd.DataFrame, bars: Mapping[str, Bar], height: float, columns: int) -> Figure:
-    """`bars`: label -> (colour, hatch, which rows of the points); `columns`: of the legend."""
+def draw_bars(
+    tables: Tables, stem: str, bars: Mapping[str, Bar], height: float, columns: int
+) -> Figure:
+    """A dot per seed, a line for the interval of their mean. `bars`: label -> (colour, hatch, which
+    rows of the points); `columns`: of the legend."""
+    points = tables[stem]
     with paper_style():
         figure = Figure(figsize=(COLUMN * 1.25, height), layout="constrained")
         axes = figure.subplots()
@@ -30,10 +36,16 @@ def draw_bars(points: pd.DataFrame, bars: Mapping[str, Bar], height: float, colu
                 top, x = row["accuracy"], place - WIDTH / 2 + (number + 0.5) * width
                 axes.bar(x, top, width * 0.92, color=colour, hatch=hatch, edgecolor="white",
                          linewidth=0.5, label=label)  # fmt: skip
-                axes.annotate(f"{top:.2f}", (x, top), ha="center", va="bottom", fontsize=6)
+                seeds = seeds_of(tables, stem, row.to_dict() | {"readout": name}, "accuracy")
+                axes.errorbar(x, top, reach(seeds), color="0.25", linewidth=0.8)
+                axes.plot(np.full(len(seeds), x), seeds, "o", color="black", markersize=1.6)
+                highest = max([top, *seeds])
+                axes.annotate(
+                    f"{top:.2f}", (x, highest + 0.01), ha="center", va="bottom", fontsize=6
+                )
                 if row["diverged"]:
                     mark = f"{int(row['diverged'])}/{int(row['runs'])} diverged"
-                    axes.annotate(mark, (x, top + 0.07), ha="center", va="bottom", rotation=90,
+                    axes.annotate(mark, (x, highest + 0.08), ha="center", va="bottom", rotation=90,
                                   fontsize=6)  # fmt: skip
         axes.set_xticks(range(len(READOUT_ORDER)), [READOUTS[name][0] for name in READOUT_ORDER])
         accuracy_axis(axes, chance_of(points), chance_at="beside")

@@ -1,8 +1,18 @@
 """Points of a grid as figures take them."""
 
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
 import pandas as pd
 
 from coefdyn.errors import ConfigError
+from coefdyn.results.experiment import Tables
+from coefdyn.results.rounds import PILOT
+from coefdyn.results.tables import axes_of, best_runs
+from coefdyn.results.variance import Values, weighted_sum
+
+INTERVAL = 0.95  # of a mean over seeds, in figures
 
 
 def one_each(points: pd.DataFrame, *names: str) -> pd.DataFrame:
@@ -16,6 +26,32 @@ def one_each(points: pd.DataFrame, *names: str) -> pd.DataFrame:
             "grid without other axes"
         )
     return points.set_index(columns)
+
+
+def seeds_of(tables: Tables, stem: str, point: Mapping[str, Any], column: str) -> Values:
+    """A number of each seed of a point: those that claims read, or pilots if these are all."""
+    runs = tables.get(f"{stem}_runs")
+    if runs is None:
+        return np.array([])
+    for name in axes_of(tables[stem]):
+        runs = runs[(runs[name] == point[name]) | (runs[name].isna() & pd.isna(point[name]))]
+    claimed = runs[runs["seed"] < PILOT]
+    rows = best_runs(claimed if len(claimed) else runs)
+    return pd.to_numeric(rows[column]).dropna().to_numpy(dtype=float)
+
+
+def reach(values: Values) -> float:
+    """Half of the interval of their mean; 0 where there is none."""
+    if len(values) < 3:
+        return 0.0
+    low, high = weighted_sum([values], [1.0], None, 0).interval(INTERVAL)
+    return (high - low) / 2
+
+
+def ceiling_of(points: pd.DataFrame) -> float | None:
+    """The best that can be learned, if it is not 1."""
+    found = points["ceiling"].dropna()
+    return float(found.iloc[0]) if len(found) and found.iloc[0] < 0.9999 else None
 
 
 def chance_of(points: pd.DataFrame) -> float | None:

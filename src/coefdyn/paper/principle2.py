@@ -4,14 +4,13 @@ import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
-import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from coefdyn.config.build import readout
 from coefdyn.paper.looks import NEAR_ZERO, READOUTS, SCORES, readout_look
-from coefdyn.paper.points import chance_of
+from coefdyn.paper.points import ceiling_of, chance_of, reach, seeds_of
 from coefdyn.plot.style import PAGE, accuracy_axis, legend_below, log_axis, paper_style, task_name
 from coefdyn.results.claim import Claim, Effect, Region, Tables
 from coefdyn.results.effects import agreement, contrast, rates_inside, room, solved_by
@@ -21,41 +20,61 @@ STEM = "principle2_readout"
 TASKS = ("fuzzy_recall", "selective_copying", "memorization")
 EPS = 1e-3
 LOW = -12.0  # where the axis of scores begins
+PANELS = {  # column -> what its axis says
+    "near_zero": NEAR_ZERO,
+    "near_zero_raw": r"fraction of $|\alpha_{ij}| \leq 10^{-3}$",
+    "ratio": r"in $[0.9, 1]$ / near zero, of $\alpha_{ij}/\eta_i$",
+}
 
 
 def draw(tables: Tables) -> Figure:
     points = tables[STEM]
     with paper_style():
-        figure = Figure(figsize=(PAGE, 6.6), layout="constrained")
-        grid = figure.add_gridspec(3, 6)
-        for column, task in enumerate(TASKS):
-            rows = points[points["task"] == task]
+        tasks = [task for task in TASKS if (points["task"] == task).any()]
+        figure = Figure(figsize=(PAGE, 8.4), layout="constrained")
+        grid = figure.add_gridspec(4, 2 * len(tasks))
+        for column, task in enumerate(tasks):
             place = slice(2 * column, 2 * column + 2)
-            top = figure.add_subplot(grid[0, place])
-            _scatter(top, rows, "near_zero", label=column == 0)
-            top.set(title=task_name(task), xlabel=NEAR_ZERO, xlim=(-0.03, 1.03))
-            middle = figure.add_subplot(grid[1, place])
-            log_axis(middle)
-            _scatter(middle, rows, "ratio", label=column == 0)
-            middle.set(xlabel=r"in $[0.9, 1]$ / near zero")
-        _curves(figure.add_subplot(grid[2, :3]))
-        _sets(figure.add_subplot(grid[2, 3:]))
+            for row, (name, words) in enumerate(PANELS.items()):
+                axes = figure.add_subplot(grid[row, place])
+                _scatter(axes, tables, task, name, label=column == 0)
+                axes.set_xlabel(words)
+                if row == 0:
+                    axes.set_title(task_name(task))
+        _curves(figure.add_subplot(grid[3, : len(tasks)]))
+        _sets(figure.add_subplot(grid[3, len(tasks) :]))
         legend_below(figure, len(SCORES))
     return figure
 
 
-def _scatter(axes: Axes, rows: pd.DataFrame, column: str, label: bool) -> None:
+def _scatter(axes: Axes, tables: Tables, task: str, column: str, label: bool) -> None:
+    """A mark per readout, a dot per seed; hollow, where it was before training."""
+    points = tables[STEM]
+    rows = points[points["task"] == task]
     shown = rows[rows[column] > 0] if column == "ratio" else rows[rows[column].notna()]
+    if column == "ratio":
+        log_axis(axes)
     for row in shown.to_dict("records"):
         words, colour = readout_look(row["readout"])
+        words = f"{words} (softmax attention)" if row["readout"] == "exp" else words
         marker, size = ("*", 9) if row["readout"] == "exp" else ("o", 6)
-        axes.plot(row[column], row["accuracy"], marker, color=colour, label=words, markersize=size,
-                  linestyle="none")  # fmt: skip
+        x, y = (seeds_of(tables, STEM, row, name) for name in (column, "accuracy"))
+        if len(x) == len(y):
+            axes.plot(x, y, ".", color=colour, markersize=3, alpha=0.6)
+        start = row.get(f"{column}_initial")
+        if start is not None and start == start:
+            axes.plot([start, row[column]], [row["accuracy"]] * 2, ":", color=colour, linewidth=0.7)
+            axes.plot(start, row["accuracy"], marker, color=colour, fillstyle="none",
+                      markersize=size - 1, markeredgewidth=0.8)  # fmt: skip
+        axes.errorbar(row[column], row["accuracy"], reach(y), reach(x), marker, color=colour,
+                      label=words, markersize=size, linestyle="none", linewidth=0.8)  # fmt: skip
     if shown.empty:
         words = "no runs" if rows.empty else "no point has one"
         axes.annotate(words, (0.5, 0.5), xycoords="axes fraction", ha="center", color="0.5")
     # identity, with the fewest near zero and the largest ratio, is the one that only guesses
     accuracy_axis(axes, chance_of(rows), label, "left" if column == "ratio" else "right")
+    if (ceiling := ceiling_of(rows)) is not None:
+        axes.axhline(ceiling, color="0.6", linestyle="--", linewidth=0.8, zorder=0)
 
 
 def _curves(axes: Axes) -> None:
@@ -159,11 +178,12 @@ def _claims() -> Iterator[Claim]:
 EXPERIMENTS = (
     Experiment(
         STEM,
-        caption="Principle 2. Top: accuracy of six readouts against the fraction of coefficients "
-        "near zero. Middle: against the ratio of coefficients in [0.9, 1] to those near zero (a "
-        "readout with none near zero has no ratio, one with none in [0.9, 1] has 0; both are left "
-        "out). Bottom: the readouts around zero, and where each is at most 0.001 in size. Exp is "
-        "softmax attention. Best of the lr x weight-decay grid.",
+        caption="Principle 2. Accuracy of six readouts against the fraction of coefficients near "
+        "zero, of alpha/eta and of alpha itself, and against the ratio of coefficients in [0.9, 1] "
+        "to those near zero (a readout with none near zero has no ratio, one with none in [0.9, 1] "
+        "has 0; both are left out). Hollow: the same readout before training, which is the "
+        "design's own share. Small dots are seeds, lines 95 % intervals of their means. Bottom: "
+        "the readouts around zero, and where each is at most 0.001 in size.",
         draw=draw,
         claims=tuple(_claims()),
     ),

@@ -7,8 +7,8 @@ from itertools import pairwise, product
 import pandas as pd
 from matplotlib.figure import Figure
 
-from coefdyn.paper.looks import KERNELS, NEAR_ZERO, READOUTS, readout_look
-from coefdyn.paper.points import chance_of
+from coefdyn.paper.looks import KERNELS, NEAR_ZERO, readout_look
+from coefdyn.paper.points import chance_of, reach, seeds_of
 from coefdyn.plot.style import PAGE, accuracy_axis, legend_below, paper_style, task_name
 from coefdyn.results.claim import (
     Claim,
@@ -36,14 +36,18 @@ def draw_kernels(tables: Tables) -> Figure:
         figure = Figure(figsize=(PAGE * 0.75, 2.7), layout="constrained")
         for axes, task in zip(figure.subplots(1, 2), TASKS, strict=True):
             rows = points[points["task"] == task]
-            for row in rows.to_dict("records"):
-                label, colour = readout_look(row["readout"])
-                axes.plot(row["near_zero"], row["accuracy"], "s", color=colour, label=label)
-            for name in ("exp", "identity"):
-                line = scores[(scores["task"] == task) & (scores["readout"] == name)]
-                label, colour = READOUTS[name]
-                for level in line["accuracy"]:
-                    axes.axhline(level, color=colour, linestyle=":", label=label)
+            others = scores[(scores["task"] == task) & scores["readout"].isin(["exp", "identity"])]
+            for stem, shown, marker in ((KERNEL, rows, "s"), (READOUT, others, "*")):
+                for row in shown.to_dict("records"):
+                    label, colour = readout_look(row["readout"])
+                    x, y = (seeds_of(tables, stem, row, c) for c in ("near_zero", "accuracy"))
+                    if len(x) == len(y):
+                        axes.plot(x, y, ".", color=colour, markersize=3, alpha=0.6)
+                    look = {"color": colour, "label": label, "linestyle": "none", "linewidth": 0.8}
+                    place = row["near_zero"], row["accuracy"]
+                    axes.errorbar(*place, reach(y), reach(x), marker, **look)
+                    if stem == READOUT:
+                        axes.axhline(row["accuracy"], color=colour, linestyle=":", linewidth=0.8)
             axes.set(title=task_name(task), xlabel=NEAR_ZERO)
             accuracy_axis(axes, chance_of(rows))
         legend_below(figure, columns=6)
@@ -222,8 +226,8 @@ EXPERIMENTS = (
     Experiment(
         KERNEL,
         caption="Principle 2.1. Accuracy of kernels psi(q) . psi(h) against the fraction of "
-        "coefficients near zero. Dotted: accuracy of softmax attention (exp) and of the identity "
-        "readout, from principle2_readout.",
+        "coefficients near zero. Stars and dotted lines: softmax attention (exp) and the identity "
+        "readout, from principle2_readout. Small dots are seeds, lines 95 % intervals.",
         draw=draw_kernels,
         needs=(READOUT,),
         claims=tuple(_kernel_claims()),

@@ -20,7 +20,7 @@ def draw(tables: Tables) -> Figure:
         for position, more, hatch in (("learned", "positions", ""), ("none", "none", "////")):
             chosen = (points["evolution"] == evolution) & (points["position"] == position)
             bars[f"{words}, {more}"] = (colour, hatch, chosen)
-    return draw_bars(points, bars, height=2.8, columns=2)
+    return draw_bars(tables, STEM, bars, height=2.8, columns=2)
 
 
 PLACE = "Principle 3 and its figure"

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterator
 from itertools import product
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from coefdyn.paper.points import chance_of, one_each
+from coefdyn.paper.points import chance_of, one_each, reach, seeds_of
 from coefdyn.plot.style import (
     GREY,
     PAGE,
@@ -19,6 +20,7 @@ from coefdyn.plot.style import (
 from coefdyn.results.claim import Claim, Effect, NotEnoughRunsError, Region, Tables, size_of
 from coefdyn.results.effects import contrast, rates_inside, values_of
 from coefdyn.results.experiment import Experiment
+from coefdyn.results.variance import Values
 
 STEM = "principle4_evolution"
 TASKS = ("fuzzy_recall", "selective_copying")
@@ -41,14 +43,19 @@ def draw(tables: Tables) -> Figure:
         figure = Figure(figsize=(PAGE, 2.9), layout="constrained")
         for axes, task in zip(figure.subplots(1, 2, sharey=True), TASKS, strict=True):
             rows = points[points["task"] == task]
-            _draw_task(axes, one_each(rows, "evolution")["accuracy"].to_dict())
+            found = one_each(rows, "evolution")
+            seeds = {
+                str(name): seeds_of(tables, STEM, row.to_dict() | {"evolution": name}, "accuracy")
+                for name, row in found.iterrows()
+            }
+            _draw_task(axes, found["accuracy"].to_dict(), seeds)
             axes.set_title(task_name(task))
             accuracy_axis(axes, chance_of(rows), label=task == TASKS[0])
         legend_below(figure, columns=4)
     return figure
 
 
-def _draw_task(axes: Axes, accuracy: dict[str, float]) -> None:
+def _draw_task(axes: Axes, accuracy: dict[str, float], seeds: dict[str, Values]) -> None:
     places, means, best = [], [], []
     for place, (_, grey, pink) in enumerate(STRUCTURES.values()):
         both = [accuracy[name] for name in (grey, pink) if name in accuracy]
@@ -57,7 +64,12 @@ def _draw_task(axes: Axes, accuracy: dict[str, float]) -> None:
             (pink, PINK, "Mamba-2 / learned"),
         ):
             if name in accuracy:
-                axes.plot(place, accuracy[name], "o", color=colour, label=word, zorder=3)
+                x = place + (0.06 if colour == PINK else -0.06)
+                axes.errorbar(x, accuracy[name], reach(seeds[name]), color=colour, linewidth=0.9)
+                axes.plot(
+                    np.full(len(seeds[name]), x), seeds[name], ".", color=colour, markersize=3
+                )
+                axes.plot(x, accuracy[name], "o", color=colour, label=word, zorder=3)
         if both:
             places.append(place)
             means.append(sum(both) / len(both))
@@ -159,7 +171,7 @@ EXPERIMENTS = (
         STEM,
         caption="Principle 4. Accuracy by the structure of A_t. Grey: GLA's parameterization, or "
         "strength 2; pink: Mamba-2's, or learned strength. Solid line: mean of the two; dashed: "
-        "the better one.",
+        "the better one. Small dots are seeds, lines 95 % intervals of their means.",
         draw=draw,
         claims=tuple(_claims()),
     ),

@@ -22,7 +22,7 @@ def draw(stem: str, tables: Tables) -> Figure:
         words: (colour, "", points["normalization"] == name)
         for name, (words, colour) in NORMALIZATIONS.items()
     }
-    return draw_bars(points, bars, height=2.7, columns=3)
+    return draw_bars(tables, stem, bars, height=2.7, columns=3)
 
 
 def _where(normalization: str, readout: str) -> dict[str, object]:

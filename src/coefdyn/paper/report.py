@@ -1,9 +1,10 @@
-"""The report: verdicts, figures and every grid point, on one page that needs no network."""
+"""The report: verdicts, principles, figures, every grid point, on one page without a network."""
 
 import base64
 import io
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from string import Template
@@ -13,7 +14,9 @@ import pandas as pd
 
 from coefdyn.errors import ConfigError
 from coefdyn.paper import experiment_of, experiments
-from coefdyn.results.claim import Judgement
+from coefdyn.paper.forest import deciding, drawing, numbers
+from coefdyn.paper.sections import SECTIONS, Section
+from coefdyn.paper.verdicts import Judged, judge
 from coefdyn.results.experiment import Experiment
 from coefdyn.results.files import TableFolder
 from coefdyn.results.tables import AXES, TUNED, axes_of
@@ -24,8 +27,20 @@ SHOWN = ["accuracy", "accuracy_std", "seeds", "accuracy_macro", "test/perplexity
          "chance"]  # fmt: skip
 OF_A_RUN = ["seed", *TUNED, "status", "accuracy", "accuracy_macro", "accuracy_best",
             "test/perplexity", "near_zero", "run_id"]  # fmt: skip
+CURVES = ("test/accuracy", "train/loss")  # the first that a run has
 
-Verdicts = Mapping[str, Sequence[Mapping[str, str]]]  # rows of judge, by scale
+SYMBOLS = {
+    r"\b([Abhkqyv])_(ij|[tij])\b": r"\1<sub>\2</sub>",
+    r"\bphi\b": "&phi;",
+    r"\bpsi\b": "&psi;",
+    r"\beta(_i)?\b": "&eta;",
+    r"\balpha(_ij)?\b": "&alpha;",
+    r"\bsqrt\(n\)": "&radic;n",
+    r"\bc\^i\b": "c<sup>i</sup>",
+    r"\bL\^2\b": "L<sup>2</sup>",
+}
+
+Verdicts = Mapping[str, Sequence[Judged]]  # by scale
 
 
 def drawable(folder: TableFolder) -> list[Experiment]:
@@ -34,40 +49,24 @@ def drawable(folder: TableFolder) -> list[Experiment]:
     return [e for e in (*experiments().values(), *others) if folder.has(e.stem, *e.needs)]
 
 
-def judge(folder: TableFolder) -> list[dict[str, str]]:
-    """Every claim against the tables of one scale."""
-    tables: dict[str, pd.DataFrame] = {}
-    for experiment in experiments().values():
-        if folder.has(experiment.stem):
-            tables |= folder.tables_of(experiment)
-    rows, frozen = [], folder.decisions()
-    for claim in (claim for e in experiments().values() for claim in e.claims):
-        judgement = claim.judge(tables)
-        if claim.name in frozen:
-            kept = frozen[claim.name]
-            words = f"decided at {kept['seeds']} seeds: {kept['statistic']}"
-            judgement = Judgement(kept["verdict"], words, judgement.effects)
-        narrowed = dict.fromkeys(word for stem in claim.needs for word in folder.narrowed(stem))
-        rows.append(
-            {
-                "scale": folder.scale,
-                "claim": claim.name,
-                "statement": claim.statement,
-                "verdict": judgement.verdict,
-                "statistic": judgement.statistic + f"; with {' '.join(narrowed)}" * bool(narrowed),
-                "place": claim.place,
-            }
-        )
-    return rows
-
-
 def page(folders: Sequence[TableFolder]) -> str:
     verdicts = {folder.scale: judge(folder) for folder in folders}
     shown = [(folder, experiment) for folder in folders for experiment in drawable(folder)]
+    told = {stem for section in SECTIONS for stem in section.stems}
+    others = [(folder, e) for folder, e in shown if e.stem not in told]
+    sections = [_section(section, verdicts, shown) for section in SECTIONS]
+    contents = [(section.key, section.title) for section in SECTIONS]
+    if others:
+        figures = "\n".join(_figure(folder, experiment) for folder, experiment in others)
+        sections.append(f'<section id="others"><h2>Other experiments</h2>{figures}</section>')
+        contents.append(("others", "Other experiments"))
     return Template(TEMPLATE.read_text()).substitute(
-        verdicts=_verdict_table(verdicts),
         counts=_counts(verdicts),
-        figures="\n".join(_figure(folder, experiment) for folder, experiment in shown),
+        forest=_forest(verdicts),
+        contents="\n".join(
+            f'<li><a href="#{key}">{_symbols(title)}</a></li>' for key, title in contents
+        ),
+        sections="\n".join(sections),
         data=json.dumps(_points(shown)).replace("</", "<\\/"),  # which would end its script
     )
 
@@ -75,33 +74,105 @@ def page(folders: Sequence[TableFolder]) -> str:
 def _counts(verdicts: Verdicts) -> str:
     texts = []
     for scale, rows in verdicts.items():
-        numbers = pd.Series([row["verdict"] for row in rows]).value_counts()
-        words = ", ".join(f"{number} {verdict}" for verdict, number in numbers.items())
+        found = pd.Series([row.judgement.verdict for row in rows]).value_counts()
+        words = ", ".join(f"{number} {verdict}" for verdict, number in found.items())
         texts.append(f"<b>scale={escape(scale)}</b>: {words}{_by_chance(rows)}")
     return "; ".join(texts)
 
 
-def _by_chance(rows: Sequence[Mapping[str, str]]) -> str:
-    """Looks together are wrong with a probability of at most 5 % (tests/results/test_level.py)."""
-    decided = sum(row["verdict"] in ("reproduced", "not reproduced") for row in rows)
+def _by_chance(rows: Sequence[Judged]) -> str:
+    """Looks together are wrong with a probability of at most 5 %: test_level_by_claim.py."""
+    decided = sum(row.judgement.verdict in ("reproduced", "not reproduced") for row in rows)
     wrong = 0.05 * decided
     return f" (chance alone makes up to {wrong:.1f} of these {decided} wrong)" * bool(decided)
 
 
-def _verdict_table(verdicts: Verdicts) -> str:
+def _class(verdict: str) -> str:
+    return verdict.replace(" ", "-")
+
+
+def _forest(verdicts: Verdicts) -> str:
+    """A row per claim, a cell per scale that can say anything about it."""
     head = "".join(f"<th>{escape(scale)}</th>" for scale in verdicts)
-    lines = [f"<tr><th>claim</th>{head}<th>where</th></tr>"]
+    lines, waiting = [f"<thead><tr><th>claim</th>{head}</tr></thead><tbody>"], []
     for rows in zip(*verdicts.values(), strict=True):
-        cells = "".join(
-            f'<td class="{row["verdict"].replace(" ", "-")}" '
-            f'data-label="{escape(row["scale"])}"><b>{escape(row["verdict"])}</b>'
-            f"<br>{escape(row['statistic'])}</td>"
-            for row in rows
+        claim, link = rows[0].claim, f'<a href="#{_place_of(rows[0].stem)}">'
+        if all(row.judgement.verdict == "not enough runs" for row in rows):
+            waiting.append(f"{link}{_words(claim.name)}</a>")
+            continue
+        name = f"<b>{_words(claim.name)}</b><br>{_words(claim.statement)}"
+        lines.append(f"<tr><td>{link}{name}</a></td>{''.join(map(_forest_cell, rows))}</tr>")
+    if waiting:
+        text = f'<b class="verdict">not enough runs</b> at any scale yet: {"; ".join(waiting)}'
+        lines.append(
+            f'<tr class="not-enough-runs"><td colspan="{len(verdicts) + 1}">{text}</td></tr>'
         )
-        claim = f"<b>{escape(rows[0]['claim'])}</b><br>{escape(rows[0]['statement'])}"
-        place = f'<td data-label="where">{escape(rows[0]["place"])}</td>'
-        lines.append(f"<tr><td>{claim}</td>{cells}{place}</tr>")
-    return "\n".join(lines)
+    return "\n".join([*lines, "</tbody>"])
+
+
+def _words(text: str) -> str:
+    """Plain text as HTML, with the symbols of the equation."""
+    return _symbols(escape(text))
+
+
+def _symbols(html: str) -> str:
+    for pattern, symbol in SYMBOLS.items():
+        html = re.sub(pattern, symbol, html)
+    return html
+
+
+def _forest_cell(row: Judged) -> str:
+    verdict, effects = row.judgement.verdict, row.judgement.effects
+    chosen = deciding(effects, row.claim.any_of)
+    words = f'<b class="verdict">{escape(verdict)}</b>'
+    if chosen is not None:
+        several = f" <small>{_words(chosen.name)}, of {len(effects)}</small>" * (len(effects) > 1)
+        words = f"{drawing(chosen)}<br>{words} {_words(numbers(chosen))}{several}"
+    return f'<td class="{_class(verdict)}" data-label="{escape(row.scale)}">{words}</td>'
+
+
+def _place_of(stem: str) -> str:
+    return next((section.key for section in SECTIONS if stem in section.stems), "others")
+
+
+def _section(
+    section: Section, verdicts: Verdicts, shown: Sequence[tuple[TableFolder, Experiment]]
+) -> str:
+    """Words, figures, verdicts."""
+    figures = [_figure(folder, e) for folder, e in shown if e.stem in section.stems]
+    told = "".join(
+        f"<dt>{name}</dt><dd>{_symbols(words)}</dd>"
+        for name, words in (
+            ("The knob", section.knob),
+            ("The paper found", section.paper),
+            ("Here", section.here),
+            ("What would change it", section.change),
+        )
+    )
+    listed = "".join(_details(section, rows) for rows in verdicts.values())
+    missing = "" if figures else "<p>There are no runs of it yet.</p>"
+    return (
+        f'<section id="{section.key}"><h2>{_symbols(section.title)}</h2>'
+        f"<p>{_symbols(section.statement)}</p>"
+        f"<dl>{told}</dl>{''.join(figures)}{missing}{listed}</section>"
+    )
+
+
+def _details(section: Section, rows: Sequence[Judged]) -> str:
+    """Every effect of every claim, to open."""
+    lines = [
+        f'<li class="{_class(row.judgement.verdict)}"><b>{_words(row.claim.name)}</b>: '
+        f'<b class="verdict">{escape(row.judgement.verdict)}</b>. {_words(row.claim.statement)} '
+        f"<small>{escape(row.claim.place)}</small><br>{_words(row.judgement.statistic)}</li>"
+        for row in rows
+        if row.stem in section.stems
+    ]
+    if not lines:
+        return ""
+    scale = escape(rows[0].scale)
+    return (
+        f"<details><summary>Verdicts at scale={scale}</summary><ul>{''.join(lines)}</ul></details>"
+    )
 
 
 def _figure(folder: TableFolder, experiment: Experiment) -> str:
@@ -110,10 +181,10 @@ def _figure(folder: TableFolder, experiment: Experiment) -> str:
     folder.draw(experiment).savefig(buffer, format="png", dpi=130)
     picture = base64.b64encode(buffer.getvalue()).decode()
     return (
-        f'<figure id="{scale}-{stem}"><h3>{stem} <small>scale={scale}</small></h3>'
+        f'<figure id="{scale}-{stem}">'
         f'<img src="data:image/png;base64,{picture}" alt="{escape(caption, quote=True)}">'
-        f"<figcaption>{escape(caption)}<br><small>{_provenance(folder, experiment)}</small>"
-        "</figcaption></figure>"
+        f"<figcaption>{_words(caption)}<br><small>{stem}, scale={scale}. "
+        f"{_provenance(folder, experiment)}</small></figcaption></figure>"
     )
 
 
@@ -139,12 +210,13 @@ def _provenance(folder: TableFolder, experiment: Experiment) -> str:
 
 
 def _points(shown: Sequence[tuple[TableFolder, Experiment]]) -> dict[str, Any]:
-    """Rows of the page's table, each with its runs; what any grid varies is a column."""
-    tables = [(folder, e.stem, folder.read(e.stem)) for folder, e in shown if not e.columns]
+    """Rows of the page's table, each with its runs and their curves; what any grid varies is a
+    column."""
+    tables = [(folder, e, folder.read(e.stem)) for folder, e in shown if not e.columns]
     axes = list(dict.fromkeys([*AXES, *(n for *_, table in tables for n in axes_of(table))]))
     columns, rows = ["scale", "experiment", *axes, *SHOWN], []
-    for folder, stem, table in tables:
-        names = axes_of(table)
+    for folder, experiment, table in tables:
+        names, stem, curves = axes_of(table), experiment.stem, _curves(folder, experiment)
         runs_of = folder.read(f"{stem}_runs").groupby(names, dropna=False)
         groups = {tuple(map(str, key)): group for key, group in runs_of}  # a blank equals a blank
         for point in table.assign(experiment=stem).to_dict("records"):
@@ -152,10 +224,32 @@ def _points(shown: Sequence[tuple[TableFolder, Experiment]]) -> dict[str, Any]:
             if group is None:
                 raise ConfigError(f"{folder.path(stem)} and its _runs disagree; make them again")
             runs = [[_plain(v) for v in row] for row in group[OF_A_RUN].to_numpy().tolist()]
-            rows.append({"cells": [_plain(point.get(n)) for n in columns], "runs": runs})
+            lines = [curves[run_id] for run_id in group["run_id"] if run_id in curves]
+            rows.append(
+                {"cells": [_plain(point.get(n)) for n in columns], "runs": runs, "curves": lines}
+            )
     return {"columns": columns, "run_columns": OF_A_RUN, "points": rows}
 
 
+def _curves(folder: TableFolder, experiment: Experiment) -> dict[str, dict[str, Any]]:
+    """By run: what was followed, at which epochs."""
+    if not folder.has(experiment.curves):
+        return {}
+    return dict(_curve_of(folder.read(experiment.curves)))
+
+
+def _curve_of(table: pd.DataFrame) -> Iterator[tuple[str, dict[str, Any]]]:
+    for run_id, rows in table.groupby("run_id", sort=False):
+        for name in CURVES:
+            line = rows[["epoch", name]].apply(pd.to_numeric).dropna()
+            if len(line) > 1:
+                points = [[int(x), float(f"{y:.4g}")] for x, y in line.to_numpy()]
+                yield str(run_id), {"of": name, "seed": int(rows["seed"].iloc[0]), "at": points}
+                break
+
+
 def _plain(value: Any) -> Any:
-    """For JSON: no NaN."""
-    return None if isinstance(value, float) and value != value else value
+    """For JSON: no NaN, and no more digits than anybody reads."""
+    if isinstance(value, float):
+        return None if value != value else float(f"{value:.6g}")
+    return value
