@@ -17,7 +17,6 @@ from tests.paper.pictures import (
     TASKS,
     legend,
     levels,
-    look,
     made_up,
     marks,
     number,
@@ -30,6 +29,7 @@ from tests.paper.pictures import looks as looks_of
 from tests.paper.worlds import lengths, record, runs_of
 
 ACCURACY = "test accuracy"
+SHOWN = READOUTS | {"exp": "$e^s$ (softmax attention)"}  # in the figure of principle 2
 
 
 def draw(stem: str, **tables: pd.DataFrame) -> Figure:
@@ -70,23 +70,49 @@ def test_p1_leaves_out_a_form_that_was_timed_once() -> None:
 def test_p2_shows_accuracy_by_near_zero_and_by_ratio() -> None:
     table = made_up(task=TASKS, readout=READOUTS)
     figure = draw("principle2_readout", principle2_readout=table)
-    styles = {READOUTS[name]: (looks.READOUTS[name][1], "o") for name in READOUTS}
-    styles["$e^s$"] = (BLUE, "*")
+    styles = {SHOWN[name]: (looks.READOUTS[name][1], "o") for name in READOUTS}
+    styles[SHOWN["exp"]] = (BLUE, "*")
     assert legend(figure) == styles
+    raw = NEAR_ZERO.replace(r"/\eta_i", "")
     for number_of, task in enumerate(TASKS):
-        upper, lower = figure.axes[2 * number_of : 2 * number_of + 2]
+        panels = figure.axes[3 * number_of : 3 * number_of + 3]
         label = "" if number_of else ACCURACY
-        assert wording(upper) == (task.replace("_", " "), NEAR_ZERO, label)
-        assert wording(lower) == ("", "in $[0.9, 1]$ / near zero", label)
-        assert (upper.get_xscale(), lower.get_xscale()) == ("linear", "log")
-        assert upper.get_xlim() == (-0.03, 1.03)
-        for axes, column, side in ((upper, "near_zero", 1.0), (lower, "ratio", 0.02)):
-            assert marks(axes) == {
-                words: [tuple(the(table, c, task=task, readout=name) for c in (column, "accuracy"))]
-                for name, words in READOUTS.items()
-            }
+        titles = (task.replace("_", " "), "", "")
+        words = (NEAR_ZERO, raw, r"in $[0.9, 1]$ / near zero, of $\alpha_{ij}/\eta_i$")
+        assert [wording(a) for a in panels] == [*zip(titles, words, [label] * 3, strict=True)]
+        assert [axes.get_xscale() for axes in panels] == ["linear", "linear", "log"]
+        for axes, column in zip(panels, ("near_zero", "near_zero_raw", "ratio"), strict=True):
+            found = marks(axes)
+            for name, shown in SHOWN.items():
+                x, y, start = (the(table, c, task=task, readout=name) if c in table else None
+                               for c in (column, "accuracy", f"{column}_initial"))  # fmt: skip
+                assert found.pop(shown) == [(x, y)]
+                if start is not None:  # a dotted line from a hollow mark
+                    colour = looks.READOUTS[name][1].upper()
+                    assert found.pop(colour) == [(start, y), (x, y), (start, y)]
+            assert not found
             assert looks_of(axes) == styles
-            assert chance_is_marked(axes, task, side)
+            ceiling = the(table, "ceiling", task=task, readout="exp")
+            assert len(levels(axes)) == 2
+            assert any(style == "--" for _, style in levels(axes).values()), ceiling
+            assert chance_is_marked(axes, task, 0.02 if column == "ratio" else 1.0)
+
+
+def test_p2_shows_every_seed_and_the_interval_of_their_mean() -> None:
+    table = made_up(task=TASKS[:1], readout=["relu"])
+    run = table.iloc[0].to_dict()
+    runs = pd.DataFrame([run | {"seed": seed, "near_zero": x, "accuracy": y}
+                         for seed, x, y in ((0, 0.1, 0.5), (1, 0.2, 0.6), (2, 0.3, 0.7),
+                                            (100, 0.9, 0.9))])  # fmt: skip
+    runs = runs.assign(status="finished")
+    figure = draw("principle2_readout", principle2_readout=table, principle2_readout_runs=runs)
+    dots, along, up = figure.axes[0].collections
+    assert dots.get_offsets().tolist() == pytest.approx(
+        np.array([[0.1, 0.5], [0.2, 0.6], [0.3, 0.7]])
+    )
+    reach = 4.302653 * 0.1 / 3**0.5  # Student's t of two degrees of freedom; not the pilot
+    assert along.get_segments()[0][:, 0] == pytest.approx([0.2 - reach, 0.2 + reach], abs=1e-5)
+    assert up.get_segments()[0][:, 1] == pytest.approx([0.6 - reach, 0.6 + reach], abs=1e-5)
 
 
 def test_p2_leaves_out_points_that_have_no_place_and_says_where_none_is_left() -> None:
@@ -97,15 +123,14 @@ def test_p2_leaves_out_points_that_have_no_place_and_says_where_none_is_left() -
     table.loc[identity, "ratio"] = float("nan")
     table.loc[fuzzy & (table["readout"] == "relu"), "readout"] = "of_a_plugin"
     figure = draw("principle2_readout", principle2_readout=table)
-    near, ratio, other, no_ratio, nothing = figure.axes[:5]
-    assert marks(near).keys() == marks(ratio).keys()
-    assert marks(near).keys() == {*READOUTS.values(), "of a plugin"} - {"identity", "relu"}
+    near, _, ratio, other, _, no_ratio, *rest = figure.axes
+    assert len(rest) == 2  # no panels for a task without runs
+    assert looks_of(near).keys() == looks_of(ratio).keys()
+    assert looks_of(near).keys() == {*SHOWN.values(), "of a plugin"} - {"identity", "relu"}
     assert looks_of(near)["of a plugin"] == (GREY, "o")
-    assert marks(other).keys() == set(READOUTS.values()) - {"identity"}
-    assert marks(no_ratio) == marks(nothing) == {}
+    assert looks_of(other).keys() == set(SHOWN.values()) - {"identity"}
+    assert marks(no_ratio) == {}
     assert ("no point has one", 0.5, 0.5) in texts(no_ratio)
-    assert texts(nothing) == [("no runs", 0.5, 0.5)]
-    assert levels(nothing) == {}
 
 
 def test_p2_shows_the_readouts_and_where_they_are_near_zero() -> None:
@@ -149,21 +174,21 @@ def test_p21_shows_kernels_between_the_levels_of_exp_and_identity() -> None:
     }
     kernels, scores = tables.values()
     figure = draw("principle2_1_kernel", **tables)
-    dotted = {READOUTS[name]: (looks.READOUTS[name][1], ":") for name in ("exp", "identity")}
+    stars = {READOUTS[name]: (looks.READOUTS[name][1], "*") for name in ("exp", "identity")}
     squares = {KERNELS[name]: (looks.READOUTS[name][1], "s") for name in KERNELS}
-    assert legend(figure) == squares | dotted
+    assert legend(figure) == squares | stars
     for axes, task in zip(figure.axes, TASKS[:2], strict=True):
         assert wording(axes) == (task.replace("_", " "), NEAR_ZERO, ACCURACY)
-        assert looks_of(axes) == squares | dotted
+        assert looks_of(axes) == squares | stars
+        both = {n: (words, kernels) for n, words in KERNELS.items()}
+        both |= {n: (READOUTS[n], scores) for n in ("exp", "identity")}
         assert marks(axes) == {
-            words: [tuple(the(kernels, c, task=task, readout=n) for c in ("near_zero", "accuracy"))]
-            for n, words in KERNELS.items()
+            words: [tuple(the(table, c, task=task, readout=n) for c in ("near_zero", "accuracy"))]
+            for n, (words, table) in both.items()
         }
         assert chance_is_marked(axes, task)
-        assert {level: label for level, (label, _) in levels(axes).items() if label} == {
-            the(scores, "accuracy", task=task, readout=name): READOUTS[name]
-            for name in ("exp", "identity")
-        }
+        at = {the(scores, "accuracy", task=task, readout=name) for name in ("exp", "identity")}
+        assert at < levels(axes).keys()
 
 
 def test_p22_shows_zeros_by_step_under_the_limit_of_their_task() -> None:
@@ -225,8 +250,10 @@ def test_p4_shows_both_choices_of_each_structure_their_mean_and_the_better() -> 
         pairs = [[rows.get(name) for name in pair] for pair in STRUCTURES.values()]
         both = [[value for value in pair if value is not None] for pair in pairs]
         assert marks(axes) == {
-            "GLA / strength 2": [(x, number(grey)) for x, (grey, _) in enumerate(pairs) if grey],
-            "Mamba-2 / learned": [(x, number(pink)) for x, (_, pink) in enumerate(pairs)],
+            "GLA / strength 2": [
+                (x - 0.06, number(grey)) for x, (grey, _) in enumerate(pairs) if grey
+            ],
+            "Mamba-2 / learned": [(x + 0.06, number(pink)) for x, (_, pink) in enumerate(pairs)],
             "mean of both": [(x, number(np.mean(pair))) for x, pair in enumerate(both)],
             "better of both": [(x, number(max(pair))) for x, pair in enumerate(both)],
         }
@@ -256,27 +283,31 @@ SCALINGS = {
 
 
 @pytest.mark.parametrize("stem", ["principle5_scaling", "principle5_no_post_norm"])
-def test_p5_shows_the_smallest_and_largest_accuracy_by_head_dimension(stem: str) -> None:
-    """Two points of a head dimension, such as of two preprocessings, are one band."""
-    some = {"task": TASKS[:1], "preprocess": ("a", "b"), "n_state": (16, 32, 64)}
-    table = made_up(model=FAMILIES, scaling=SCALINGS, **some)
-    figure = draw(stem, **{stem: table})
-    styles = {name: (looks.FAMILIES[family][1], "o-") for family, name in FAMILIES.items()}
-    assert legend(figure) == styles
-    for axes, (scaling, words) in zip(figure.axes, SCALINGS.items(), strict=True):
-        label = ACCURACY if scaling == "inverse_sqrt" else ""
-        assert wording(axes) == (f"$b_j=${words}", "head dimension", label)
-        assert (axes.get_xscale(), axes.xaxis.get_transform().base) == ("log", 2)
-        assert ticks(axes.xaxis) == {4: "4", 8: "8", 16: "16"}
-        assert chance_is_marked(axes, "fuzzy_recall")
-        assert looks_of(axes) == styles
-        bands = {look(band)[0]: band.get_paths()[0].vertices for band in axes.collections}
-        for family, name in FAMILIES.items():
-            rows = table[(table["model"] == family) & (table["scaling"] == scaling)]
-            sizes = {size: rows[rows["n_state"] == 4 * size] for size in (4, 8, 16)}
-            low = [(x, number(size["accuracy_min"].min())) for x, size in sizes.items()]
-            high = [(x, number(size["accuracy_max"].max())) for x, size in sizes.items()]
-            colour = styles[name][0]
-            assert (marks(axes)[name], marks(axes)[colour]) == (low, high)
-            assert {(number(x), number(y)) for x, y in bands[colour]} == {*low, *high}
-        assert len(marks(axes)) == 2 * len(FAMILIES)
+def test_p5_shows_a_panel_per_design_and_b_with_its_mean_and_spread(stem: str) -> None:
+    table = made_up(task=TASKS[:1], model=FAMILIES, scaling=SCALINGS, n_state=(16, 32, 64))
+    left_out = (table["model"] == "mamba2") & (table["scaling"] == "inverse_sqrt")
+    figure = draw(stem, **{stem: table[~left_out]})
+    panels = np.array(figure.axes).reshape(len(FAMILIES), len(SCALINGS))
+    for line, (family, words) in zip(panels, FAMILIES.items(), strict=True):
+        colour = looks.FAMILIES[family][1]
+        for axes, (scaling, b) in zip(line, SCALINGS.items(), strict=True):
+            title = f"$b_j=${b}" if family == "softmax_attention" else ""
+            below = "head dimension" if family == "householder" else ""
+            beside = words if scaling == "inverse_sqrt" else ""
+            assert wording(axes) == (title, below, beside)
+            assert chance_is_marked(axes, "fuzzy_recall", 0.02)
+            if (family, scaling) == ("mamba2", "inverse_sqrt"):
+                assert ("one function\nwith $b_j=1$", 0.5, 0.5) in texts(axes)
+                continue
+            rows = {
+                n // 4: {"model": family, "scaling": scaling, "n_state": n} for n in (16, 32, 64)
+            }
+            found = marks(axes)
+            assert found["mean over seeds"] == [
+                (x, the(table, "accuracy", **where)) for x, where in rows.items()
+            ]
+            ends = [(x, the(table, c, **where)) for x, where in rows.items()
+                    for c in ("accuracy_min", "accuracy_max")]  # fmt: skip
+            assert sorted(found[colour.upper()]) == sorted(ends)
+    assert ticks(panels[-1, 0].xaxis) == {4: "4", 8: "8", 16: "16"}
+    assert (panels[0, 0].get_xscale(), panels[0, 0].xaxis.get_transform().base) == ("log", 2)

@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from coefdyn.paper.looks import READOUTS
 from coefdyn.paper.points import chance_of, one_each, reach, seeds_of
-from coefdyn.plot.style import COLUMN, accuracy_axis, legend_below, paper_style
+from coefdyn.plot.style import COLUMN, accuracy_axis, legend_below, paper_style, show_seeds
 from coefdyn.results.experiment import Tables
 
 READOUT_ORDER = ("exp", "softplus", "relu")
@@ -37,15 +36,12 @@ def draw_bars(
                 axes.bar(x, top, width * 0.92, color=colour, hatch=hatch, edgecolor="white",
                          linewidth=0.5, label=label)  # fmt: skip
                 seeds = seeds_of(tables, stem, row.to_dict() | {"readout": name}, "accuracy")
-                axes.errorbar(x, top, reach(seeds), color="0.25", linewidth=0.8)
-                axes.plot(np.full(len(seeds), x), seeds, "o", color="black", markersize=1.6)
-                highest = max([top, *seeds])
-                axes.annotate(
-                    f"{top:.2f}", (x, highest + 0.01), ha="center", va="bottom", fontsize=6
-                )
+                show_seeds(axes, x, seeds, (0.0, reach(seeds)), "black")
+                highest = max([top, *seeds]) if len(seeds) > 1 else top
+                axes.annotate(f"{top:.2f}", (x, highest), ha="center", va="bottom", fontsize=6)
                 if row["diverged"]:
                     mark = f"{int(row['diverged'])}/{int(row['runs'])} diverged"
-                    axes.annotate(mark, (x, highest + 0.08), ha="center", va="bottom", rotation=90,
+                    axes.annotate(mark, (x, highest + 0.07), ha="center", va="bottom", rotation=90,
                                   fontsize=6)  # fmt: skip
         axes.set_xticks(range(len(READOUT_ORDER)), [READOUTS[name][0] for name in READOUT_ORDER])
         accuracy_axis(axes, chance_of(points), chance_at="beside")

@@ -11,7 +11,15 @@ from matplotlib.figure import Figure
 from coefdyn.config.build import readout
 from coefdyn.paper.looks import NEAR_ZERO, READOUTS, SCORES, readout_look
 from coefdyn.paper.points import ceiling_of, chance_of, reach, seeds_of
-from coefdyn.plot.style import PAGE, accuracy_axis, legend_below, log_axis, paper_style, task_name
+from coefdyn.plot.style import (
+    PAGE,
+    accuracy_axis,
+    legend_below,
+    log_axis,
+    paper_style,
+    show_seeds,
+    task_name,
+)
 from coefdyn.results.claim import Claim, Effect, Region, Tables
 from coefdyn.results.effects import agreement, contrast, rates_inside, room, solved_by
 from coefdyn.results.experiment import Experiment
@@ -60,14 +68,14 @@ def _scatter(axes: Axes, tables: Tables, task: str, column: str, label: bool) ->
         marker, size = ("*", 9) if row["readout"] == "exp" else ("o", 6)
         x, y = (seeds_of(tables, STEM, row, name) for name in (column, "accuracy"))
         if len(x) == len(y):
-            axes.plot(x, y, ".", color=colour, markersize=3, alpha=0.6)
+            show_seeds(axes, x, y, (reach(x), reach(y)), colour)
         start = row.get(f"{column}_initial")
         if start is not None and start == start:
             axes.plot([start, row[column]], [row["accuracy"]] * 2, ":", color=colour, linewidth=0.7)
             axes.plot(start, row["accuracy"], marker, color=colour, fillstyle="none",
                       markersize=size - 1, markeredgewidth=0.8)  # fmt: skip
-        axes.errorbar(row[column], row["accuracy"], reach(y), reach(x), marker, color=colour,
-                      label=words, markersize=size, linestyle="none", linewidth=0.8)  # fmt: skip
+        axes.plot(row[column], row["accuracy"], marker, color=colour, label=words, markersize=size,
+                  linestyle="none")  # fmt: skip
     if shown.empty:
         words = "no runs" if rows.empty else "no point has one"
         axes.annotate(words, (0.5, 0.5), xycoords="axes fraction", ha="center", color="0.5")

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from coefdyn.paper.looks import KERNELS, NEAR_ZERO, readout_look
 from coefdyn.paper.points import chance_of, reach, seeds_of
-from coefdyn.plot.style import PAGE, accuracy_axis, legend_below, paper_style, task_name
+from coefdyn.plot.style import PAGE, accuracy_axis, legend_below, paper_style, show_seeds, task_name
 from coefdyn.results.claim import (
     Claim,
     Effect,
@@ -42,10 +42,8 @@ def draw_kernels(tables: Tables) -> Figure:
                     label, colour = readout_look(row["readout"])
                     x, y = (seeds_of(tables, stem, row, c) for c in ("near_zero", "accuracy"))
                     if len(x) == len(y):
-                        axes.plot(x, y, ".", color=colour, markersize=3, alpha=0.6)
-                    look = {"color": colour, "label": label, "linestyle": "none", "linewidth": 0.8}
-                    place = row["near_zero"], row["accuracy"]
-                    axes.errorbar(*place, reach(y), reach(x), marker, **look)
+                        show_seeds(axes, x, y, (reach(x), reach(y)), colour)
+                    axes.plot(row["near_zero"], row["accuracy"], marker, color=colour, label=label)
                     if stem == READOUT:
                         axes.axhline(row["accuracy"], color=colour, linestyle=":", linewidth=0.8)
             axes.set(title=task_name(task), xlabel=NEAR_ZERO)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from itertools import product
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -15,6 +14,7 @@ from coefdyn.plot.style import (
     accuracy_axis,
     legend_below,
     paper_style,
+    show_seeds,
     task_name,
 )
 from coefdyn.results.claim import Claim, Effect, NotEnoughRunsError, Region, Tables, size_of
@@ -65,10 +65,7 @@ def _draw_task(axes: Axes, accuracy: dict[str, float], seeds: dict[str, Values])
         ):
             if name in accuracy:
                 x = place + (0.06 if colour == PINK else -0.06)
-                axes.errorbar(x, accuracy[name], reach(seeds[name]), color=colour, linewidth=0.9)
-                axes.plot(
-                    np.full(len(seeds[name]), x), seeds[name], ".", color=colour, markersize=3
-                )
+                show_seeds(axes, x, seeds[name], (0.0, reach(seeds[name])), colour)
                 axes.plot(x, accuracy[name], "o", color=colour, label=word, zorder=3)
         if both:
             places.append(place)

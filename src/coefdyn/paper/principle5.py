@@ -4,14 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import product
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from coefdyn.paper.looks import FAMILIES, SCALINGS
 from coefdyn.paper.points import chance_of, seeds_of
-from coefdyn.plot.style import ACCURACY, PAGE, accuracy_axis, paper_style
+from coefdyn.plot.style import ACCURACY, PAGE, accuracy_axis, paper_style, show_seeds
 from coefdyn.principles.invariance import same_function
 from coefdyn.results.claim import Claim, Effect, NotEnoughRunsError, Region, Tables
 from coefdyn.results.effects import ratio_of_spreads
@@ -58,11 +57,12 @@ def draw(stem: str, tables: Tables) -> Figure:
 def _panel(axes: Axes, tables: Tables, stem: str, rows: pd.DataFrame, colour: str) -> None:
     for row in rows.to_dict("records"):
         width, seeds = row["n_state"] // row["n_heads"], seeds_of(tables, stem, row, "accuracy")
-        axes.plot(np.full(len(seeds), width), seeds, "o", color=colour, markersize=3, alpha=0.7,
-                  markeredgewidth=0)  # fmt: skip
-        axes.plot([width, width], [seeds.min(), seeds.max()], "-", color=colour, linewidth=0.8)
+        show_seeds(axes, width, seeds, (0.0, 0.0), colour)
+        low, high = row["accuracy_min"], row["accuracy_max"]
+        axes.plot([width, width], [low, high], "-", color=colour, linewidth=0.8)
     means = rows.sort_values("n_state")
-    axes.plot(means["n_state"] // means["n_heads"], means["accuracy"], "_:", color=colour)
+    axes.plot(means["n_state"] // means["n_heads"], means["accuracy"], "_:", color=colour,
+              label="mean over seeds")  # fmt: skip
     if rows.empty:
         axes.annotate("one function\nwith $b_j=1$", (0.5, 0.5), xycoords="axes fraction",
                       ha="center", va="center", color="0.4", fontsize=7)  # fmt: skip

@@ -84,7 +84,7 @@ def _by_chance(rows: Sequence[Judged]) -> str:
     """Looks together are wrong with a probability of at most 5 %: test_level_by_claim.py."""
     decided = sum(row.judgement.verdict in ("reproduced", "not reproduced") for row in rows)
     wrong = 0.05 * decided
-    return f" (chance alone makes up to {wrong:.1f} of these {decided} wrong)" * bool(decided)
+    return f" (chance alone makes up to {wrong:.2g} of these {decided} wrong)" * bool(decided)
 
 
 def _class(verdict: str) -> str:

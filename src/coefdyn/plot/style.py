@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
@@ -78,3 +79,17 @@ def accuracy_axis(
                       xycoords=("axes fraction", "data"), color="0.4", fontsize=6.5,
                       ha="right" if chance_at == "right" else "left",
                       va="center" if chance_at == "beside" else "bottom")  # fmt: skip
+
+
+def show_seeds(axes: Axes, x: Any, y: Any, reach: tuple[float, float], colour: str) -> None:
+    """A dot per seed, and lines as far as the intervals of their means reach, along x and along y.
+    `x`, `y`: numbers per seed; one number stands for all."""
+    x, y = np.broadcast_arrays(np.asarray(x, dtype=float), np.asarray(y, dtype=float))
+    if x.size < 2:
+        return
+    axes.scatter(x, y, 5, color=colour, alpha=0.6, linewidths=0)
+    along, up = reach
+    if along:
+        axes.hlines(y.mean(), x.mean() - along, x.mean() + along, color=colour, linewidth=0.8)
+    if up:
+        axes.vlines(x.mean(), y.mean() - up, y.mean() + up, color=colour, linewidth=0.8)
