@@ -61,6 +61,7 @@ CALLS = {
 }
 
 
+@pytest.mark.slow
 def test_a_training_step_calls_so_many_operators() -> None:
     """In a process of its own: here, memory that nobody wrote is filled, which takes calls."""
     command = [sys.executable, SCRIPT, "suite=calls", "format=json"]

@@ -104,6 +104,7 @@ def test_a_grid_with_a_foreign_mixer_becomes_a_table(here: Path) -> None:
     assert main(["figure", *grid, "name=../mine"]) == 1
 
 
+@pytest.mark.slow
 def test_every_command_takes_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """By name, or from the environment."""
     run = coefdyn.train("scale=smoke", "model/readout=square", plugins=["my_package"])

@@ -74,6 +74,7 @@ def test_it_ends_when_all_is_decided_and_is_right_much_earlier(tmp_path: Path) -
     assert full == {name: j.verdict for name, j in ending.verdicts.items()}
 
 
+@pytest.mark.slow
 def test_more_seeds_are_for_the_points_of_undecided_claims_only(tmp_path: Path) -> None:
     """On one task nobody can tell; the other is done after its first look."""
 
@@ -131,6 +132,7 @@ def test_a_budget_is_not_exceeded(tmp_path: Path) -> None:
     assert ending.hours <= 1.2
 
 
+@pytest.mark.slow
 def test_a_verdict_stays_whatever_is_added(tmp_path: Path) -> None:
     ending, _ = decided(tmp_path)
     folder = decision(tmp_path).folder

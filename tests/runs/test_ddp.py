@@ -49,6 +49,7 @@ def record_in(results: Path) -> Record:
     return record
 
 
+@pytest.mark.slow
 def test_two_processes_take_the_steps_of_one(tmp_path: Path, text: dict[str, Any]) -> None:
     """Also when they are asked to end in the midst of an epoch, and go on."""
     prepare(text)

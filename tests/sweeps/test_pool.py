@@ -209,6 +209,7 @@ def test_a_disk_that_is_full_loses_nothing(tmp_path: Path) -> None:
     assert main([*grid, "action=run"]) == 0
 
 
+@pytest.mark.slow
 def test_a_sweep_of_populations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two tasks, each with its grid of rates and seeds as one."""
     grid = ["scale=smoke", "task=noisy_recall,compression", "optimizer.lr=1e-3,5e-3", "seed=0,1",
