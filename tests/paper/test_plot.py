@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from coefdyn.plot.ablation import COLOURS, chosen_axes, draw_default
+from coefdyn.plot.default import COLOURS, chosen_axes, draw_default
 from coefdyn.plot.style import accuracy_axis, legend_below, log_axis, paper_style, task_name
 from tests.paper.pictures import (
     CHANCES,

@@ -31,7 +31,7 @@ def experiment_of(stem: str) -> Experiment:
         return experiments()[stem]
 
     def draw(tables: Tables) -> "Figure":
-        from coefdyn.plot.ablation import draw_default
+        from coefdyn.plot.default import draw_default
 
         return draw_default(stem, tables)
 

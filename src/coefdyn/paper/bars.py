@@ -6,9 +6,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from coefdyn.paper.looks import READOUTS
-from coefdyn.paper.points import chance_of, one_each, reach, seeds_of
+from coefdyn.paper.points import chance_of, one_each, seeds_of
 from coefdyn.plot.style import COLUMN, accuracy_axis, legend_below, paper_style, show_seeds
 from coefdyn.results.experiment import Tables
+from coefdyn.results.variance import reach_of
 
 READOUT_ORDER = ("exp", "softplus", "relu")
 WIDTH = 0.8  # of a group
@@ -36,7 +37,7 @@ def draw_bars(
                 axes.bar(x, top, width * 0.92, color=colour, hatch=hatch, edgecolor="white",
                          linewidth=0.5, label=label)  # fmt: skip
                 seeds = seeds_of(tables, stem, row.to_dict() | {"readout": name}, "accuracy")
-                show_seeds(axes, x, seeds, (0.0, reach(seeds)), "black")
+                show_seeds(axes, x, seeds, (0.0, reach_of(seeds)), "black")
                 highest = max([top, *seeds]) if len(seeds) > 1 else top
                 axes.annotate(f"{top:.2f}", (x, highest), ha="center", va="bottom", fontsize=6)
                 if row["diverged"]:

@@ -10,9 +10,7 @@ from coefdyn.errors import ConfigError
 from coefdyn.results.experiment import Tables
 from coefdyn.results.rounds import PILOT
 from coefdyn.results.tables import axes_of, best_runs
-from coefdyn.results.variance import Values, weighted_sum
-
-INTERVAL = 0.95  # of a mean over seeds, in figures
+from coefdyn.results.variance import Values
 
 
 def one_each(points: pd.DataFrame, *names: str) -> pd.DataFrame:
@@ -38,14 +36,6 @@ def seeds_of(tables: Tables, stem: str, point: Mapping[str, Any], column: str) -
     claimed = runs[runs["seed"] < PILOT]
     rows = best_runs(claimed if len(claimed) else runs)
     return pd.to_numeric(rows[column]).dropna().to_numpy(dtype=float)
-
-
-def reach(values: Values) -> float:
-    """Half of the interval of their mean; 0 where there is none."""
-    if len(values) < 3:
-        return 0.0
-    low, high = weighted_sum([values], [1.0], None, 0).interval(INTERVAL)
-    return (high - low) / 2
 
 
 def ceiling_of(points: pd.DataFrame) -> float | None:

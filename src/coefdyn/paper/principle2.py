@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from coefdyn.config.build import readout
 from coefdyn.paper.looks import NEAR_ZERO, READOUTS, SCORES, readout_look
-from coefdyn.paper.points import ceiling_of, chance_of, reach, seeds_of
+from coefdyn.paper.points import ceiling_of, chance_of, seeds_of
 from coefdyn.plot.style import (
     PAGE,
     accuracy_axis,
@@ -23,6 +23,7 @@ from coefdyn.plot.style import (
 from coefdyn.results.claim import Claim, Effect, Region, Tables
 from coefdyn.results.effects import agreement, contrast, rates_inside, room, solved_by
 from coefdyn.results.experiment import Experiment
+from coefdyn.results.variance import reach_of
 
 STEM = "principle2_readout"
 TASKS = ("fuzzy_recall", "selective_copying", "memorization")
@@ -68,7 +69,7 @@ def _scatter(axes: Axes, tables: Tables, task: str, column: str, label: bool) ->
         marker, size = ("*", 9) if row["readout"] == "exp" else ("o", 6)
         x, y = (seeds_of(tables, STEM, row, name) for name in (column, "accuracy"))
         if len(x) == len(y):
-            show_seeds(axes, x, y, (reach(x), reach(y)), colour)
+            show_seeds(axes, x, y, (reach_of(x), reach_of(y)), colour)
         start = row.get(f"{column}_initial")
         if start is not None and start == start:
             axes.plot([start, row[column]], [row["accuracy"]] * 2, ":", color=colour, linewidth=0.7)

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from coefdyn.paper.looks import KERNELS, NEAR_ZERO, readout_look
-from coefdyn.paper.points import chance_of, reach, seeds_of
+from coefdyn.paper.points import chance_of, seeds_of
 from coefdyn.plot.style import PAGE, accuracy_axis, legend_below, paper_style, show_seeds, task_name
 from coefdyn.results.claim import (
     Claim,
@@ -21,7 +21,7 @@ from coefdyn.results.claim import (
 from coefdyn.results.effects import contrast, rates_inside, solved_by, values_of
 from coefdyn.results.experiment import Experiment, Records
 from coefdyn.results.rounds import PILOT
-from coefdyn.results.variance import weighted_sum
+from coefdyn.results.variance import reach_of, weighted_sum
 
 READOUT, KERNEL, ZEROS = "principle2_readout", "principle2_1_kernel", "principle2_2_zeros"
 LENGTH = "principle2_2_length"
@@ -42,7 +42,7 @@ def draw_kernels(tables: Tables) -> Figure:
                     label, colour = readout_look(row["readout"])
                     x, y = (seeds_of(tables, stem, row, c) for c in ("near_zero", "accuracy"))
                     if len(x) == len(y):
-                        show_seeds(axes, x, y, (reach(x), reach(y)), colour)
+                        show_seeds(axes, x, y, (reach_of(x), reach_of(y)), colour)
                     axes.plot(row["near_zero"], row["accuracy"], marker, color=colour, label=label)
                     if stem == READOUT:
                         axes.axhline(row["accuracy"], color=colour, linestyle=":", linewidth=0.8)

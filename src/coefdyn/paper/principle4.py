@@ -6,7 +6,7 @@ from itertools import product
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from coefdyn.paper.points import chance_of, one_each, reach, seeds_of
+from coefdyn.paper.points import chance_of, one_each, seeds_of
 from coefdyn.plot.style import (
     GREY,
     PAGE,
@@ -20,7 +20,7 @@ from coefdyn.plot.style import (
 from coefdyn.results.claim import Claim, Effect, NotEnoughRunsError, Region, Tables, size_of
 from coefdyn.results.effects import contrast, rates_inside, values_of
 from coefdyn.results.experiment import Experiment
-from coefdyn.results.variance import Values
+from coefdyn.results.variance import Values, reach_of
 
 STEM = "principle4_evolution"
 TASKS = ("fuzzy_recall", "selective_copying")
@@ -65,7 +65,7 @@ def _draw_task(axes: Axes, accuracy: dict[str, float], seeds: dict[str, Values])
         ):
             if name in accuracy:
                 x = place + (0.06 if colour == PINK else -0.06)
-                show_seeds(axes, x, seeds[name], (0.0, reach(seeds[name])), colour)
+                show_seeds(axes, x, seeds[name], (0.0, reach_of(seeds[name])), colour)
                 axes.plot(x, accuracy[name], "o", color=colour, label=word, zorder=3)
         if both:
             places.append(place)

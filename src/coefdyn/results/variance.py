@@ -111,6 +111,14 @@ def weighted_sum(
     return Sum(value, math.sqrt(total), total**2 / parts, math.sqrt(far))
 
 
+def reach_of(values: Values) -> float:
+    """Half of the 95 % interval of a mean, as figures show it; 0 of fewer than three."""
+    if len(values) < 3:
+        return 0.0
+    low, high = weighted_sum([values], [1.0], None, 0).interval(0.95)
+    return (high - low) / 2
+
+
 def spread_ratio(
     one: Sequence[Values], other: Sequence[Values], level: float, draws: int = 4000
 ) -> tuple[float, float, float]:

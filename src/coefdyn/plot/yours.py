@@ -1,0 +1,154 @@
+"""Pictures of a user's own runs: coefficients as heat maps, learning curves, ablations."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from coefdyn.errors import ConfigError
+from coefdyn.plot.default import COLOURS
+from coefdyn.plot.style import (
+    ACCURACY,
+    COLUMN,
+    accuracy_axis,
+    legend_below,
+    paper_style,
+    show_seeds,
+    task_name,
+)
+from coefdyn.results.variance import reach_of
+
+if TYPE_CHECKING:
+    from coefdyn.results.load import Run
+
+SHOWN_TOKENS = 40  # more are no longer readable beside an axis
+ACCURACIES = ("test/accuracy", "test/accuracy_macro", "test/accuracy_best")
+
+
+def coefficients(run: "Run", tokens: Any, sequence: int = 0) -> Figure:
+    """alpha/eta of one sequence of tokens (b t), or of the only one (t): a row per layer, a panel
+    per head; row i of a panel is what step i takes from each step j before it."""
+    given = np.asarray(tokens)
+    given = given[None] if given.ndim == 1 else given
+    if given.ndim != 2 or not 0 <= sequence < len(given):
+        raise ConfigError(
+            f"coefficients are of tokens (b t) with sequence < b, not of {given.shape} with "
+            f"sequence={sequence}"
+        )
+    layers = []
+    for alpha, eta, *_ in run.coefficients(given[sequence : sequence + 1]):
+        layers.append((alpha[0] / eta[0, ..., None]).double().numpy())
+    heads, words = layers[0].shape[0], [str(token) for token in given[sequence]]
+    # Signed coefficients need a middle; others begin at nothing.
+    finite = np.concatenate([weights[np.isfinite(weights)] for weights in layers])
+    most = float(np.abs(finite).max()) if finite.size else 1.0
+    signed = bool((finite < 0).any())
+    look = {"cmap": "RdBu_r" if signed else "Blues", "vmin": -most if signed else 0.0, "vmax": most}
+    with paper_style():
+        size = 1.0 + 1.5 * heads, 0.5 + 1.5 * len(layers)
+        figure = Figure(figsize=size, layout="constrained")
+        grid = figure.subplots(len(layers), heads, squeeze=False, sharex=True, sharey=True)
+        for number, (line, weights) in enumerate(zip(grid, layers, strict=True), 1):
+            for head, axes in enumerate(line):
+                above = np.triu(np.ones_like(weights[head], dtype=bool), 1)
+                picture = axes.imshow(np.ma.masked_where(above, weights[head]), **look)
+                axes.set_title(f"layer {number}, head {head + 1}", fontsize=7)
+                if len(words) <= SHOWN_TOKENS:
+                    axes.set_xticks(range(len(words)), words, fontsize=4.5, rotation=90)
+                    axes.set_yticks(range(len(words)), words, fontsize=4.5)
+        figure.supxlabel("step $j$ (its token)", fontsize=7)
+        figure.supylabel("step $i$", fontsize=7)
+        figure.colorbar(picture, ax=grid, label=r"$\alpha_{ij}/\eta_i$", fraction=0.03)
+    return figure
+
+
+def curves(runs: "Sequence[Run] | Mapping[str, Run]", y: str = "test/accuracy") -> Figure:
+    """A line per run over its epochs, named by what tells the runs apart, or by your names."""
+    named = dict(runs) if isinstance(runs, Mapping) else dict(zip(_names(runs), runs, strict=True))
+    if not named:
+        raise ConfigError("curves needs one run at least")
+    with paper_style():
+        figure = Figure(figsize=(COLUMN * 1.2, 2.8), layout="constrained")
+        axes = figure.subplots()
+        for number, (name, run) in enumerate(named.items()):
+            history = run.history
+            _known(y, history.columns)
+            rows = history[history[y].notna()]
+            axes.plot(rows["epoch"], rows[y], ".-", color=COLOURS[number % len(COLOURS)],
+                      label=name)  # fmt: skip
+        axes.set_xlabel("epoch")
+        if y in ACCURACIES:
+            accuracy_axis(axes, min(run.record.chance for run in named.values()))
+        axes.set_ylabel(ACCURACY if y == "test/accuracy" else y.replace("/", " "))
+        legend_below(figure, columns=2)
+    return figure
+
+
+def ablation(frame: pd.DataFrame, x: str, hue: str | None = None, y: str = "test/accuracy",
+             panel: str | None = None) -> Figure:  # fmt: skip
+    """`y` by the values of a column `x`, coloured by `hue`, a panel per value of `panel`: a dot per
+    seed, the mean over seeds and its interval. Of several learning rates each seed has its best.
+    `frame` is what load_runs gives, or a part of it."""
+    for name in (x, y, *(given for given in (hue, panel) if given)):
+        _known(name, frame.columns)
+    _known("seed", frame.columns)
+    keys = [name for name in dict.fromkeys((panel, hue, x)) if name is not None]
+    best = frame.dropna(subset=[y]).groupby([*keys, "seed"], sort=False)[y].max().reset_index()
+    if best.empty:
+        raise ConfigError(f"no run of the frame has {y}")
+    places = sorted(best[x].unique(), key=lambda value: (isinstance(value, str), value))
+    panels = list(dict.fromkeys(best[panel])) if panel else [None]
+    hues = list(dict.fromkeys(best[hue])) if hue else [None]
+    with paper_style():
+        figure = Figure(figsize=(COLUMN * max(1.2, len(panels)), 2.9), layout="constrained")
+        grid = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+        for axes, shown in zip(grid, panels, strict=True):
+            rows = best if shown is None else best[best[panel] == shown]
+            for number, colour in zip(range(len(hues)), COLOURS * len(hues), strict=False):
+                part = rows if hue is None else rows[rows[hue] == hues[number]]
+                shift = 0.5 * ((number + 0.5) / len(hues) - 0.5)
+                at, means = [], []
+                for place, value in enumerate(places):
+                    seeds = part[part[x] == value][y].to_numpy(dtype=float)
+                    if len(seeds):
+                        show_seeds(axes, place + shift, seeds, (0.0, reach_of(seeds)), colour)
+                        at.append(place + shift)
+                        means.append(seeds.mean())
+                label = "" if hue is None else task_name(str(hues[number]))
+                axes.plot(at, means, "o", color=colour, label=label)
+            axes.set_xticks(range(len(places)), [task_name(str(value)) for value in places])
+            axes.set(xlabel=task_name(x), title="" if shown is None else task_name(str(shown)))
+            axes.set_xlim(-0.6, len(places) - 0.4)
+            if y in ACCURACIES:
+                axes.set_ylim(-0.03, 1.05)
+        grid[0].set_ylabel(ACCURACY if y == "test/accuracy" else y.replace("/", " "))
+        if hue:
+            legend_below(figure, columns=4)
+    return figure
+
+
+def _names(runs: "Sequence[Run]") -> list[str]:
+    """What tells runs apart: choices, rates and seeds that differ."""
+    about = [
+        {k.removeprefix("model/"): v for k, v in run.record.choices.items()}
+        | {"lr": run.record.config["optimizer"]["lr"], "seed": run.record.config["seed"]}
+        for run in runs
+    ]
+    differ = [k for k in dict.fromkeys(k for row in about for k in row)
+              if len({str(row.get(k)) for row in about}) > 1]  # fmt: skip
+    names = [", ".join(f"{k} {row.get(k)}".replace("_", " ") for k in differ) for row in about]
+    if len(set(names)) == len(names):
+        return [name or run.run_id for name, run in zip(names, runs, strict=True)]
+    return [f"{name} ({run.run_id})" for name, run in zip(names, runs, strict=True)]
+
+
+def _known(name: str, columns: Any) -> None:
+    if name not in columns:
+        near = difflib.get_close_matches(name, [str(column) for column in columns], 3, 0.4)
+        raise ConfigError(
+            f"there is no column {name}; " + (f"did you mean {' or '.join(near)}?" if near else
+            "list(frame.columns) names them")
+        )  # fmt: skip
