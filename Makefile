@@ -66,9 +66,9 @@ reproduce: setup ## Every MAD experiment at SCALE=lite|paper with JOBS workers, 
 	$(MAKE) figures report
 
 .PHONY: figures
-figures: setup ## Draw every figure from the tables in results/tables
+figures: setup ## Make every table and figure again from the records in results/records; from tables where these are all there is
 	for s in $(notdir $(wildcard results/tables/*)); do \
-	  $(BIN)/python scripts/figure.py experiment=all scale=$$s source=tables || exit 1; done
+	  $(BIN)/python scripts/figure.py experiment=all scale=$$s || exit 1; done
 
 .PHONY: report
 report: setup ## Judge the paper's claims by the tables; leaves results/report/index.html

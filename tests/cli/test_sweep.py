@@ -48,6 +48,7 @@ def test_states_add_up_and_status_tells_when_something_is_left(
     for run in runs:
         run_one(compose(run["point"]))
     assert main([*grid, "action=status"]) == 0
+    assert " MB on disk" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

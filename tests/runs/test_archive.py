@@ -5,9 +5,11 @@ import json
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from coefdyn.cli import main
+from coefdyn.cli.figure import run as figure
 from coefdyn.errors import ConfigError
 from coefdyn.results.load import load_run, load_runs
 from coefdyn.runs.archive import Archive, _digest, record_of
@@ -39,6 +41,27 @@ def test_what_is_archived_counts_as_done(
     capsys.readouterr()
     assert main(["show", first.run_id[:8], f"paths.results={tmp_path}", "format=json"]) == 0
     assert json.loads(capsys.readouterr().out)["run_id"] == first.run_id
+
+
+def test_tables_and_figures_are_the_same_bytes_from_the_archive_alone(tmp_path: Path) -> None:
+    grid = ["experiment=principle2_2_zeros", "scale=smoke", "model/readout=kernel_exp"]
+    given = [*grid, f"paths.results={tmp_path}"]
+    assert main(["sweep", *given, "action=run"]) == 0
+    assert main(["figure", *given]) == 0
+    first = {p: p.read_bytes() for p in tmp_path.glob("*/smoke/*") if p.suffix != ".json"}
+    assert len(first) == 6  # runs, points, curves, zeros by step; PNG and PDF
+    assert main(["sweep", *given, "action=archive"]) == 0
+    for name in ("runs", "tables", "figures"):
+        shutil.rmtree(tmp_path / name)
+    assert main(["figure", *given]) == 0
+    assert {p: p.read_bytes() for p in first} == first
+    assert not (tmp_path / "runs").exists()
+    table = tmp_path / "tables/smoke/principle2_2_zeros_runs.csv"
+    rows = pd.read_csv(table)
+    rows.assign(accuracy=rows["accuracy"] + 0.25).to_csv(table, index=False)
+    ask = ["experiment=principle2_2_zeros", "scale=smoke", "source=tables"]
+    with pytest.raises(ConfigError, match=r"does not fit its records: run [0-9a-f]{16} has the"):
+        figure([*ask, f"paths.results={tmp_path}"])
 
 
 def test_a_run_can_be_trained_again_beside_the_archive(tmp_path: Path) -> None:

@@ -121,6 +121,19 @@ def test_a_manifest_edited_by_hand_is_refused(
     assert not (tmp_path / "runs").exists()
 
 
+def test_other_code_than_was_submitted_stops_a_job_unless_told_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "manifest.json"
+    slurm.write_manifest(path, plan(["scale=smoke", f"paths.results={tmp_path}"]))
+    assert len(slurm.read_manifest(path)) == 1
+    monkeypatch.setattr(slurm, "digests", lambda: {"code": "another"})
+    with pytest.raises(ConfigError, match=r"the code is another than when .* was submitted; go"):
+        slurm.read_manifest(path)
+    (tmp_path / "any_code").touch()
+    assert len(slurm.read_manifest(path)) == 1
+
+
 def _as_read(run: PlannedRun) -> PlannedRun:
     return PlannedRun(run.run_id, run.point, dict(run.values), dict(run.choices))
 

@@ -71,6 +71,9 @@ def _cost(known: Known, states: dict[str, State]) -> dict[str, float] | None:
 
 def _status(known: Known, keys: Sweep) -> int:
     counts = _print(known, keys.format, every=False)
+    if keys.format == "table":
+        size = sum(f.stat().st_size for r in known.runs for f in r.folder.glob("*") if f.is_file())
+        print(f"{size / 1e6:.1f} MB on disk" + "; action=clean removes checkpoints" * (size > 1e8))
     return 1 if counts["failed"] + counts["missing"] + known.waiting else 0
 
 

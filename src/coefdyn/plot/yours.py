@@ -48,7 +48,7 @@ def coefficients(run: "Run", tokens: Any, sequence: int = 0) -> Figure:
     signed = bool((finite < 0).any())
     look = {"cmap": "RdBu_r" if signed else "Blues", "vmin": -most if signed else 0.0, "vmax": most}
     with paper_style():
-        size = 1.0 + 1.5 * heads, 0.5 + 1.5 * len(layers)
+        size = 1.0 + 2.1 * heads, 0.5 + 2.1 * len(layers)
         figure = Figure(figsize=size, layout="constrained")
         grid = figure.subplots(len(layers), heads, squeeze=False, sharex=True, sharey=True)
         for number, (line, weights) in enumerate(zip(grid, layers, strict=True), 1):
@@ -59,6 +59,7 @@ def coefficients(run: "Run", tokens: Any, sequence: int = 0) -> Figure:
                 if len(words) <= SHOWN_TOKENS:
                     axes.set_xticks(range(len(words)), words, fontsize=4.5, rotation=90)
                     axes.set_yticks(range(len(words)), words, fontsize=4.5)
+                    axes.tick_params(length=0, pad=1)
         figure.supxlabel("step $j$ (its token)", fontsize=7)
         figure.supylabel("step $i$", fontsize=7)
         figure.colorbar(picture, ax=grid, label=r"$\alpha_{ij}/\eta_i$", fraction=0.03)

@@ -22,10 +22,14 @@ from coefdyn.results.tables import (
     run_table,
     write_table,
 )
+from coefdyn.runs.archive import Archive
 from coefdyn.runs.record import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+ROUNDING = 1e-6  # of numbers in a table
 
 
 class TableFolder:
@@ -73,7 +77,24 @@ class TableFolder:
             columns = RUN_COLUMNS
         elif name.endswith("_curves"):
             columns = CURVE_COLUMNS
-        return read_table(self.path(name), columns, self.scale)
+        table = read_table(self.path(name), columns, self.scale)
+        if columns is RUN_COLUMNS:
+            self._check_records(name, table)
+        return table
+
+    def _check_records(self, name: str, table: pd.DataFrame) -> None:
+        """What the archive has of these runs must be what the table says."""
+        archive = Archive(self.results)
+        kept = archive.names()
+        for run_id, accuracy in zip(table["run_id"], table["accuracy"], strict=True):
+            record = archive.read(run_id) if run_id in kept else None
+            found = record.metrics.get("test/accuracy") if record else None
+            if found is not None and abs(found - accuracy) > ROUNDING:
+                raise ConfigError(
+                    f"the table {self.path(name)} does not fit its records: run {run_id} has the "
+                    f"accuracy {accuracy} there and {found} in {archive.folder}; make it again by "
+                    "coefdyn figure"
+                )
 
     def tables_of(self, experiment: Experiment) -> dict[str, pd.DataFrame]:
         """What its figure and claims read, by name."""

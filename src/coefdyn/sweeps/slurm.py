@@ -23,12 +23,13 @@ from coefdyn.config.grid import PlannedRun
 from coefdyn.config.identity import run_id
 from coefdyn.config.schema import Slurm
 from coefdyn.errors import ConfigError
-from coefdyn.runs.record import write_atomically
+from coefdyn.runs.record import digests, write_atomically
 from coefdyn.sweeps.pool import StoppedError, run_all
 from coefdyn.sweeps.progress import Progress
 from coefdyn.sweeps.state import unfinished
 
 DEFAULT_MAX_ARRAY = 1001  # SLURM's own
+ANY_CODE = "any_code"  # beside a manifest: its runs may be done by other code than submitted them
 
 
 def options_of_sbatch(slurm: Slurm) -> list[str]:
@@ -155,7 +156,8 @@ def _share(items: Sequence[Any], job: int, pack: int) -> Sequence[Any]:
 
 def write_manifest(path: Path, runs: Sequence[PlannedRun]) -> None:
     frozen = [_frozen(run) for run in runs]
-    write_atomically(path, json.dumps({"digest": _digest(frozen), "runs": frozen}))
+    about = {"digest": _digest(frozen), "code": digests()["code"]}
+    write_atomically(path, json.dumps(about | {"runs": frozen}))
 
 
 def _frozen(run: PlannedRun) -> dict[str, Any]:
@@ -173,7 +175,7 @@ def read_manifest(path: Path) -> list[PlannedRun]:
     try:
         found: Mapping[str, Any] = json.loads(path.read_text())
         runs = [PlannedRun(**{**run, "point": tuple(run["point"])}) for run in found["runs"]]
-        same = _digest(found["runs"]) == found["digest"]
+        same, code = _digest(found["runs"]) == found["digest"], found["code"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(
             f"the manifest {path} cannot be read; submit again, which sends what is missing"
@@ -182,6 +184,11 @@ def read_manifest(path: Path) -> list[PlannedRun]:
         raise ConfigError(
             f"the manifest {path} was changed after it was submitted; submit again, which sends "
             "what is missing"
+        )
+    if code != digests()["code"] and not (path.parent / ANY_CODE).exists():
+        raise ConfigError(
+            f"the code is another than when {path} was submitted; go back to that, or submit "
+            f"again, or go on with this one by an empty file {path.parent / ANY_CODE}"
         )
     return runs
 
