@@ -106,7 +106,7 @@ def test_a_browser_can_sort_and_filter_it(page: Path, tmp_path: Path, width: int
     seen = json.loads(attribute.group(1).replace("&quot;", '"'))
     assert seen["wide"] <= seen["inner"]
     assert all(size > 0 and right <= seen["inner"] for size, right in seen["pictures"])
-    assert len(seen["pictures"]) == len(SHOWN)
+    assert len(seen["pictures"]) == len(SHOWN) + 1  # and that of the output space
     assert seen["hidden"] <= 0  # no verdict is out of sight
     assert seen["all"] == 12 + 18
     assert seen["up"] == sorted(seen["up"]) != seen["down"]
@@ -116,7 +116,7 @@ def test_a_browser_can_sort_and_filter_it(page: Path, tmp_path: Path, width: int
     assert all("relu" in text for text in seen["filtered"])
     assert (seen["runs"], seen["expanded"], seen["closed"]) == (16, "true", 0)
     assert seen["curves"] == 5  # a line per seed
-    assert (seen["links"], seen["dead"], seen["opened"]) == (12, 0, True)
+    assert (seen["links"], seen["dead"], seen["opened"]) == (13, 0, True)
     assert seen["drawn"] == 3 + 8  # the claims that two experiments decide
     assert seen["focus"] == "accuracy"
 

@@ -11,11 +11,14 @@ from string import Template
 from typing import Any
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from coefdyn.errors import ConfigError
 from coefdyn.paper import experiment_of, experiments
 from coefdyn.paper.forest import deciding, drawing, numbers
 from coefdyn.paper.sections import SECTIONS, Section
+from coefdyn.paper.space import architectures
+from coefdyn.paper.space import draw as draw_space
 from coefdyn.paper.verdicts import Judged, judge
 from coefdyn.results.experiment import Experiment
 from coefdyn.results.files import TableFolder
@@ -66,6 +69,7 @@ def page(folders: Sequence[TableFolder]) -> str:
         contents="\n".join(
             f'<li><a href="#{key}">{_symbols(title)}</a></li>' for key, title in contents
         ),
+        space=_space(),
         sections="\n".join(sections),
         data=json.dumps(_points(shown)).replace("</", "<\\/"),  # which would end its script
     )
@@ -85,6 +89,34 @@ def _by_chance(rows: Sequence[Judged]) -> str:
     decided = sum(row.judgement.verdict in ("reproduced", "not reproduced") for row in rows)
     wrong = 0.05 * decided
     return f" (chance alone makes up to {wrong:.2g} of these {decided} wrong)" * bool(decided)
+
+
+def _space() -> str:
+    """Tables 1 and 2, from traits of the classes that are trained."""
+    names = ["architecture", "A_t", "b_j", "phi", "eta", "cheap recurrence", "outputs"]
+    head = "".join(f"<th>{_symbols(name)}</th>" for name in names)
+    lines = [
+        "".join(f"<td>{escape(word)}</td>" for word in (row.name, *row.slots))
+        + f"<td>{'yes' if row.recurrent else 'no'}</td><td>{row.output}</td>"
+        for row in architectures()
+    ]
+    table = "".join(f"<tr>{line}</tr>" for line in (head, *lines))
+    caption = (
+        "What a step can be, made of two values (dots) by queries and keys at random: between "
+        "them, in their cone (grey), on the line through them, or anywhere. It follows from phi "
+        "and eta."
+    )
+    return (
+        f'<div class="scroll"><table>{table}</table></div><figure>{_picture(draw_space(), caption)}'
+        f"<figcaption>{_words(caption)}</figcaption></figure>"
+    )
+
+
+def _picture(figure: Figure, caption: str) -> str:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=130)
+    data = base64.b64encode(buffer.getvalue()).decode()
+    return f'<img src="data:image/png;base64,{data}" alt="{escape(caption, quote=True)}">'
 
 
 def _class(verdict: str) -> str:
@@ -177,12 +209,8 @@ def _details(section: Section, rows: Sequence[Judged]) -> str:
 
 def _figure(folder: TableFolder, experiment: Experiment) -> str:
     stem, scale, caption = experiment.stem, folder.scale, experiment.caption
-    buffer = io.BytesIO()
-    folder.draw(experiment).savefig(buffer, format="png", dpi=130)
-    picture = base64.b64encode(buffer.getvalue()).decode()
     return (
-        f'<figure id="{scale}-{stem}">'
-        f'<img src="data:image/png;base64,{picture}" alt="{escape(caption, quote=True)}">'
+        f'<figure id="{scale}-{stem}">{_picture(folder.draw(experiment), caption)}'
         f"<figcaption>{_words(caption)}<br><small>{stem}, scale={scale}. "
         f"{_provenance(folder, experiment)}</small></figcaption></figure>"
     )
