@@ -32,6 +32,10 @@ ACCURACY = "test accuracy"
 SHOWN = READOUTS | {"exp": "$e^s$ (softmax attention)"}  # in the figure of principle 2
 
 
+MAMBA, SOFTMAX = "Mamba-2, recurrent: slope {}", "softmax attention: slope {}"
+LENGTHS = (1024, 2048, 4096, 8192, 16384)
+
+
 def draw(stem: str, **tables: pd.DataFrame) -> Figure:
     return experiments()[stem].draw(tables)
 
@@ -48,14 +52,20 @@ def test_p1_shows_time_by_length_on_log_axes_with_the_fitted_slope() -> None:
     assert wording(axes) == ("", "sequence length $L$", "milliseconds")
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
     assert axes.xaxis.get_transform().base == 2
-    assert marks(axes) == {
-        f"{form} form: slope {slope}": [
-            (length, the(table, "milliseconds", form=form, length=length, process=2))
-            for length in (1024, 2048, 4096, 8192, 16384)
-        ]
-        for form, slope in (("linear", "1.10"), ("quadratic", "1.90"))
-    }
-    colours = {"linear form: slope 1.10": RED, "quadratic form: slope 1.90": BLUE}
+    found = marks(axes)
+    guides = found.pop("#808080")
+    ends = {}
+    for form, words in (("linear", MAMBA.format("1.10")), ("quadratic", SOFTMAX.format("1.90"))):
+        times = {n: the(table, "milliseconds", form=form, length=n, process=2) for n in LENGTHS}
+        assert found.pop(words) == list(times.items())
+        ends[form] = times[LENGTHS[-1]]
+    assert not found
+    assert guides[4::5] == [(LENGTHS[-1], end) for end in ends.values()]  # through the last point
+    ratios = [guides[k + 1][1] / guides[k][1] for k in (0, 5)]
+    assert ratios == pytest.approx([2, 4], rel=1e-4)  # slopes 1 and 2
+    spans = [len(lines.get_segments()) for lines in axes.collections]
+    assert spans == [len(LENGTHS)] * 2  # from the fastest to the slowest process
+    colours = {MAMBA.format("1.10"): RED, SOFTMAX.format("1.90"): BLUE}
     assert legend(axes) == {label: (colour, "o-") for label, colour in colours.items()}
 
 
@@ -64,7 +74,7 @@ def test_p1_leaves_out_a_form_that_was_timed_once() -> None:
     twice = (table["form"] == "linear") & (table["length"] < 4096)
     once = table[twice | (table["length"] == 2048)]
     axes = draw("principle1_throughput", principle1_throughput=once).axes[0]
-    assert list(marks(axes)) == ["linear form: slope 1.00"]
+    assert list(marks(axes)) == [MAMBA.format("1.00"), "#808080"]
 
 
 def test_p2_shows_accuracy_by_near_zero_and_by_ratio() -> None:

@@ -1,5 +1,5 @@
-"""suite=lengths: time of the linear and the quadratic form against sequence length, which is the
-table of principle1_throughput."""
+"""suite=lengths: time of Mamba-2 and of softmax attention against sequence length: the table of
+principle1_throughput."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -18,12 +18,13 @@ from coefdyn.results.tables import LENGTH_COLUMNS, write_table
 
 SUITE = "lengths"
 GRID = [round(2 ** (k / 2)) for k in range(18, 29)]  # 512 to 16384
-SIZES = ["model=gla", "model.d_model=64", "model.n_state=64", "model.d_value=64", "model.n_heads=4"]
+SIZES = ["model.d_model=64", "model.n_state=64", "model.d_value=64", "model.n_heads=4"]
+MODELS = {"linear": "mamba2", "quadratic": "softmax_attention"}  # by the form that each has
 BARS = {"linear": 1.25, "quadratic": 2.4}  # slopes
 
 
 def run(repeats: int) -> Iterator[Result]:
-    """The slopes of one design, diagonal decay and identity readout, in its two forms."""
+    """The slopes of both, each in the form that it would be trained in here."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     name = (
         torch.cuda.get_device_name()
@@ -34,8 +35,8 @@ def run(repeats: int) -> Iterator[Result]:
     for length in GRID:
         x = torch.randn(1, length, 64, device=device)
         mixers = {
-            form: build_design_mixer(compose([*SIZES, f"model.backend={form}"])).to(device)
-            for form in BARS
+            form: build_design_mixer(compose([*SIZES, f"model={model}"])).to(device)
+            for form, model in MODELS.items()
         }
         cases = {form: partial(_forward_and_backward, mixer, x) for form, mixer in mixers.items()}
         for form, value in interleaved_medians(cases, max(3, repeats // 2)).items():
@@ -44,7 +45,7 @@ def run(repeats: int) -> Iterator[Result]:
     for form, bar in BARS.items():
         chosen = table[table["form"] == form]
         fit = slope(list(chosen["length"]), list(chosen["milliseconds"]))
-        yield result(SUITE, f"slope of the {form} form", fit.slope, "", 1.0, bar)
+        yield result(SUITE, f"slope of {MODELS[form]}", fit.slope, "", 1.0, bar)
     path = TableFolder(Path("results"), "lite").path("principle1_throughput")
     write_table(path, _added(path, table))
 
