@@ -152,7 +152,7 @@ def test_the_page_counts_verdicts_by_scale(tmp_path: Path) -> None:
     known = len(INVARIANT)  # without a run
     smoke_words = (
         f"{rest - 3 - known} not enough runs, {known} invariant by construction, 3 reproduced "
-        "(chance alone makes up to 0.15 of these 3 wrong)"
+        "(3 could be judged; chance alone makes at most 0.15 of them wrong, on average)"
     )
     lite_words = f"{rest - known} not enough runs, {known} invariant by construction"
     assert f"<b>scale=smoke</b>: {smoke_words}; <b>scale=lite</b>: {lite_words}" in text
@@ -175,3 +175,10 @@ def test_what_the_norm_hides_is_hidden_and_what_it_does_not_is_not() -> None:
     same, words = same_function([*one, bare], [*scaled, bare])
     assert not same
     assert "differ by" in words
+
+
+def test_both_sides_of_a_difference_get_more_seeds() -> None:
+    """Kernels are compared with the readouts of the same names, of another experiment."""
+    reads = CLAIMS["P2.1 fuzzy recall, accuracy"].reads
+    names = {where["readout"] for where in reads}
+    assert {"kernel_relu", "relu", "kernel_exp", "exp"} <= names

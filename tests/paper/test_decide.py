@@ -195,3 +195,10 @@ def test_on_the_command_line(
     plain = [part for part in given if not part.startswith(("seed=", "+grid"))]
     assert main(plain) == 1
     assert "has no pilots at scale=smoke" in capsys.readouterr().err
+
+
+def test_another_design_than_the_experiment_s_is_not_decided(tmp_path: Path) -> None:
+    """Its verdicts would be kept as the experiment's own."""
+    other = [*GRID, f"paths.results={tmp_path}", "reading=no_post_norm"]
+    with pytest.raises(ConfigError, match="as its file has it, not with reading=no_post_norm"):
+        Decision(other, tmp_path, "smoke")

@@ -101,6 +101,16 @@ def test_another_result_of_an_archived_run_is_refused(tmp_path: Path) -> None:
         Archive(tmp_path).add([recorded("a" * 16, 0.5)])
 
 
+def test_shards_that_disagree_are_named(tmp_path: Path) -> None:
+    """As when two clones archived the same run and were merged."""
+    for place, accuracy in ((tmp_path, 0.4), (tmp_path / "other", 0.5)):
+        Archive(place).add([recorded("a" * 16, accuracy)])
+    (shard,) = Archive(tmp_path / "other").shards()
+    shutil.copy(shard, tmp_path / "records")
+    with pytest.raises(ConfigError, match="with different results; keep one of these shards"):
+        Archive(tmp_path).read("a" * 16)
+
+
 @pytest.mark.parametrize("harm", ["cut", "flip", "empty", "text"])
 def test_a_damaged_shard_is_named(harm: str, tmp_path: Path) -> None:
     record = recorded("a" * 16, 0.4)

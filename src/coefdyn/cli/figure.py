@@ -52,8 +52,10 @@ def run(arguments: Sequence[str]) -> int:
         )
     chosen = [experiment_of(stem) for stem in stems]
     if keys.source != "tables":
+        # Tables of timings and of grids without a file are made elsewhere, and drawn as they are.
+        made = set(options("experiment", plugins))
         for experiment in chosen:
-            if not experiment.columns:  # else `coefdyn bench` makes its table
+            if experiment.stem in made or not names["experiment"]:
                 named = [f"experiment={experiment.stem}"] if names["experiment"] else []
                 # Where runs and data lie says nothing about which runs they are.
                 narrower = [a for a in grid if named and not a.startswith("paths.")]

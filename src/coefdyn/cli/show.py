@@ -44,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _found(name: str, results: Path) -> Run:
     """By its folder, or by its name or the beginning of it."""
-    if (Path(name) / "record.json").exists() or name.endswith("record.json"):
+    if "/" in name:
         return load_run(name)
     fitting = [folder for folder in recorded(results) if folder.name.startswith(name)]
     if len(fitting) != 1:

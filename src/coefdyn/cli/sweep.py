@@ -40,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
         return _run(planner, keys)
     if keys.action == "decide":
         return _decide(rest, runs[0], keys)
-    if keys.action == "archive":
+    if keys.action in ("archive", "clean", "status"):
         known = recorded_too(planner)
     return ACTIONS[keys.action](known, keys)
 
@@ -72,7 +72,7 @@ def _cost(known: Known, states: dict[str, State]) -> dict[str, float] | None:
 def _status(known: Known, keys: Sweep) -> int:
     counts = _print(known, keys.format, every=False)
     if keys.format == "table":
-        size = sum(f.stat().st_size for r in known.runs for f in r.folder.glob("*") if f.is_file())
+        size = sum(map(_size, (file for run in known.runs for file in run.folder.glob("*"))))
         print(f"{size / 1e6:.1f} MB on disk" + "; action=clean removes checkpoints" * (size > 1e8))
     return 1 if counts["failed"] + counts["missing"] + known.waiting else 0
 
@@ -152,7 +152,8 @@ def _archive(known: Known, keys: Sweep) -> int:
 
 
 def _clean(known: Known, keys: Sweep) -> int:
-    finished = [run.folder for run in known.runs if record_of(run.folder) is not None]
+    """Not of a run that is at work again."""
+    finished = [run.folder for run in known.runs if record_of(run.folder) and not _at_work(run)]
     checkpoints = [path for folder in finished for path in folder.glob(CHECKPOINT)]
     size = sum(path.stat().st_size for path in checkpoints)
     for path in checkpoints:
@@ -162,6 +163,14 @@ def _clean(known: Known, keys: Sweep) -> int:
         json.dumps({"removed": len(checkpoints), "bytes": size}) if keys.format == "json" else words
     )
     return 0
+
+
+def _size(path: Path) -> int:
+    """Files of runs at work come and go."""
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except FileNotFoundError:
+        return 0
 
 
 ACTIONS: dict[str, Callable[[Known, Sweep], int]] = {

@@ -204,25 +204,38 @@ def sweep_points(overrides: Sequence[str], name: str = "train") -> list[tuple[st
         params = composed.hydra.sweeper.params or {}
         declared = parser.parse_overrides([f"{key}={value}" for key, value in params.items()])
         (points,) = BasicSweeper.split_arguments([*declared, *given], None)
-    left_out = OmegaConf.select(composed, f"grid.{composed.scale.name}.leave_out") or []
-    return _without([tuple(point) for point in points], left_out, dict(params))
+        left_out = OmegaConf.select(composed, f"grid.{composed.scale.name}.leave_out") or []
+        # As the sweeper writes values: 0.001, not 1e-3.
+        lines = [BasicSweeper.split_arguments(parser.parse_overrides(line.split()), None)[0][0]
+                 for line in left_out]  # fmt: skip
+    return _without([tuple(point) for point in points], lines, list(params))
 
 
 def _without(
-    points: list[tuple[str, ...]], left_out: Sequence[str], params: Mapping[str, object]
+    points: list[tuple[str, ...]], left_out: Sequence[Sequence[str]], axes: Sequence[str]
 ) -> list[tuple[str, ...]]:
     """The grid less the points that have all overrides of one of these lines."""
+    there = {part for point in points for part in point}
     for line in left_out:
-        for part in line.split():
-            key, _, value = part.partition("=")
-            if value not in str(params.get(key, "")).split(","):
+        for part in line:
+            if part.partition("=")[0] not in axes:
                 raise ConfigError(
-                    f"leave_out has {line!r}, but no point of the grid has {part}; it takes values "
-                    f"of {', '.join(params)}"
+                    f"leave_out has {part}, which is no axis of the grid; it takes values of "
+                    f"{', '.join(axes)}"
                 )
-    return [
-        point for point in points if not any(set(line.split()) <= set(point) for line in left_out)
-    ]
+            # A grid that was narrowed on the command line need not have it.
+            if part not in there and len(points) > 1 and _is_axis(part, points):
+                raise ConfigError(
+                    f"leave_out has {part}, but no point of the grid has it; see what it has by "
+                    "action=plan"
+                )
+    return [point for point in points if not any(set(line) <= set(point) for line in left_out)]
+
+
+def _is_axis(part: str, points: Sequence[tuple[str, ...]]) -> bool:
+    """Whether points have several values of it."""
+    key = part.partition("=")[0] + "="
+    return len({p for point in points for p in point if p.startswith(key)}) > 1
 
 
 def is_composed(override: str, plugins: Plugins) -> bool:

@@ -32,6 +32,9 @@ from coefdyn.runs.record import Record
 from coefdyn.sweeps.state import unfinished
 
 OPEN = ("inconclusive", "not enough runs")
+# What changes no design and no task.
+OF_THE_RUNS = ("scale=", "seed=", "grid.", "paths.", "trainer.", "optimizer.", "population.",
+               "logger", "plugins=", "check=")  # fmt: skip
 
 Work = Callable[[list[PlannedRun]], bool]  # does these runs; False if they are not done yet
 
@@ -61,6 +64,11 @@ class Decision:
         self.claims = {claim.name: claim for claim in self.experiment.claims}
         stems = dict.fromkeys(stem for claim in self.claims.values() for stem in claim.needs)
         others = [part for part in grid if not part.startswith("experiment=")]
+        if another := [part for part in others if not part.lstrip("+").startswith(OF_THE_RUNS)]:
+            raise ConfigError(
+                f"action=decide judges {name} as its file has it, not with {' '.join(another)}; "
+                "leave that out, or use action=run and figure"
+            )
         self.grids = {stem: Planner([f"experiment={stem}", *others]) for stem in stems}
         for stem, planner in self.grids.items():
             if not any(is_pilot(run) for run in planner.declared):

@@ -10,24 +10,30 @@ WIDTH, HEIGHT, MARGIN = 220, 26, 8
 SIDES = {"outside": 0, "across": 1, "inside": 2}
 
 
-def deciding(effects: Sequence[Effect], any_of: bool = False) -> Effect | None:
+def level_of(verdict: str, effects: int, any_of: bool = False) -> float:
+    """At which a verdict was reached: where one of several effects decides, they share an error."""
+    alone = "not reproduced" if any_of else "reproduced"
+    return LEVEL if verdict == alone or effects < 2 else 1 - (1 - LEVEL) / effects
+
+
+def deciding(effects: Sequence[Effect], level: float, any_of: bool = False) -> Effect | None:
     """The one on which a claim of several stands or falls: nearest to being outside; if one is
     enough, nearest to being inside."""
 
     def order(effect: Effect) -> tuple[int, float]:
-        low, high = effect.at(LEVEL)
+        low, high = effect.at(level)
         reach = max(high - low, 1e-12)
         slack = min(low - effect.region.low, effect.region.high - high) / reach
-        return SIDES[effect.side(LEVEL)], slack if math.isfinite(slack) else 0.0
+        return SIDES[effect.side(level)], slack if math.isfinite(slack) else 0.0
 
     if not effects:
         return None
     return max(effects, key=order) if any_of else min(effects, key=order)
 
 
-def drawing(effect: Effect) -> str:
+def drawing(effect: Effect, level: float) -> str:
     """The region as a band, the interval as a line, the estimate as a dot; a scale of its own."""
-    low, high = effect.at(LEVEL)
+    low, high = effect.at(level)
     borders = [b for b in (effect.region.low, effect.region.high) if math.isfinite(b)]
     near = [effect.value, *borders]
     span = max(max(near) - min(near), 1e-9)
@@ -57,6 +63,6 @@ def drawing(effect: Effect) -> str:
     )
 
 
-def numbers(effect: Effect) -> str:
-    low, high = effect.at(LEVEL)
+def numbers(effect: Effect, level: float) -> str:
+    low, high = effect.at(level)
     return f"{effect.value:.3g} [{low:.3g}, {high:.3g}]; wanted {effect.region}"

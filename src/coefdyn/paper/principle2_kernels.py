@@ -20,7 +20,6 @@ from coefdyn.results.claim import (
 )
 from coefdyn.results.effects import contrast, rates_inside, solved_by, values_of
 from coefdyn.results.experiment import Experiment, Records
-from coefdyn.results.rounds import PILOT
 from coefdyn.results.variance import reach_of, weighted_sum
 
 READOUT, KERNEL, ZEROS = "principle2_readout", "principle2_1_kernel", "principle2_2_zeros"
@@ -74,7 +73,7 @@ def draw_zeros(tables: Tables) -> Figure:
 
 
 def draw_lengths(tables: Tables) -> Figure:
-    points, runs = tables[LENGTH], tables[f"{LENGTH}_runs"]
+    points = tables[LENGTH]
     with paper_style():
         figure = Figure(figsize=(PAGE * 0.5, 2.5), layout="constrained")
         axes = figure.subplots()
@@ -82,12 +81,12 @@ def draw_lengths(tables: Tables) -> Figure:
         for place, (name, line) in enumerate(points.groupby("readout", sort=False)):
             label, colour = readout_look(str(name))
             line = line.sort_values("seq_len")
-            seeds = runs[(runs["readout"] == name) & (runs["seed"] < PILOT)]
             shift = 0.05 * (2 * place - 1)  # beside each other, where both are zero
             axes.plot([lengths.index(x) + shift for x in line["seq_len"]], line["mean_zeros"],
                       "_-", color=colour, label=label)  # fmt: skip
-            axes.plot([lengths.index(x) + shift for x in seeds["seq_len"]], seeds["mean_zeros"],
-                      "o", color=colour, markersize=3)  # fmt: skip
+            for row in line.to_dict("records"):
+                seeds = seeds_of(tables, LENGTH, row, "mean_zeros")
+                show_seeds(axes, lengths.index(row["seq_len"]) + shift, seeds, (0.0, 0.0), colour)
         axes.set_xticks(range(len(lengths)), [str(length) for length in lengths])
         axes.set(xlabel="sequence length", ylabel=r"number of $|\alpha_{ij}| \leq 10^{-6}$")
         axes.set_ylim(-0.3, max(1.0, 1.2 * float(points["mean_zeros"].max() or 0)))
@@ -148,23 +147,25 @@ def _kernel_claims() -> Iterator[Claim]:
         name, points = task_name(task), tuple(_where(task, kernel) for kernel in KERNELS)
         learned = (solved_by(READOUT, _where(task, "exp")), rates_inside(KERNEL, points))
         needs = (KERNEL, READOUT)
+        named = (*(kernel.removeprefix("kernel_") for kernel in KERNELS), "identity")
+        reads = (*points, *(_where(task, name) for name in named))  # both sides of its differences
         yield Claim(
             f"P2.1 {name}, near zero",
             f"On {name}, a kernel has fewer coefficients near zero than the readout of the same "
             "function.",
-            PLACE, needs, _differences(task, "near_zero", 0.05), learned, reads=points,
+            PLACE, needs, _differences(task, "near_zero", 0.05), learned, reads=reads,
             other_reading=_differences(task, "near_zero_raw", 0.05),
         )  # fmt: skip
         yield Claim(
             f"P2.1 {name}, accuracy",
             f"On {name}, a kernel has a lower accuracy than the readout of the same function.",
-            PLACE, needs, _differences(task, "accuracy", 0.02), learned, reads=points,
+            PLACE, needs, _differences(task, "accuracy", 0.02), learned, reads=reads,
         )  # fmt: skip
         yield Claim(
             f"P2.1 {name}, identity",
             f"On {name}, kernels of elu + 1, softplus and exp have more coefficients near zero "
             "than the identity.",
-            PLACE, needs, _above_identity(task), learned, reads=points,
+            PLACE, needs, _above_identity(task), learned, reads=reads,
         )  # fmt: skip
 
 
@@ -227,7 +228,7 @@ EXPERIMENTS = (
         "coefficients near zero. Stars and dotted lines: softmax attention (exp) and the identity "
         "readout, from principle2_readout. Small dots are seeds, lines 95 % intervals.",
         draw=draw_kernels,
-        needs=(READOUT,),
+        needs=(READOUT, f"{READOUT}_runs"),
         claims=tuple(_kernel_claims()),
     ),
     Experiment(

@@ -39,7 +39,9 @@ def draw(stem: str, tables: Tables) -> Figure:
             words, colour = FAMILIES[family]
             for axes, scaling in zip(line, SCALINGS, strict=True):
                 rows = points[(points["model"] == family) & (points["scaling"] == scaling)]
-                _panel(axes, tables, stem, rows, colour)
+                ones = points[(points["model"] == family) & (points["scaling"] == "one")]
+                same = stem == NORMED and family != EXP and scaling == "inverse_sqrt"
+                _panel(axes, tables, stem, rows, colour, same and len(ones) > 0)
                 accuracy_axis(axes, chance_of(points), label=False, chance_at="left")
             line[0].set_ylabel(words, fontsize=7)
         for axes, (words, _) in zip(grid[0], SCALINGS.values(), strict=True):
@@ -54,7 +56,10 @@ def draw(stem: str, tables: Tables) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, tables: Tables, stem: str, rows: pd.DataFrame, colour: str) -> None:
+def _panel(
+    axes: Axes, tables: Tables, stem: str, rows: pd.DataFrame, colour: str, same: bool
+) -> None:
+    """`same`: if b = 1/sqrt(n) is one function with b = 1, which was run."""
     for row in rows.to_dict("records"):
         width, seeds = row["n_state"] // row["n_heads"], seeds_of(tables, stem, row, "accuracy")
         show_seeds(axes, width, seeds, (0.0, 0.0), colour)
@@ -64,8 +69,9 @@ def _panel(axes: Axes, tables: Tables, stem: str, rows: pd.DataFrame, colour: st
     axes.plot(means["n_state"] // means["n_heads"], means["accuracy"], "_:", color=colour,
               label="mean over seeds")  # fmt: skip
     if rows.empty:
-        axes.annotate("one function\nwith $b_j=1$", (0.5, 0.5), xycoords="axes fraction",
-                      ha="center", va="center", color="0.4", fontsize=7)  # fmt: skip
+        words = "one function\nwith $b_j=1$" if same else "not run"
+        axes.annotate(words, (0.5, 0.5), xycoords="axes fraction", ha="center", va="center",
+                      color="0.4", fontsize=7)  # fmt: skip
 
 
 def _where(family: str, scaling: str, size: int) -> dict[str, object]:

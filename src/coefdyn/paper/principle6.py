@@ -101,9 +101,8 @@ def _claims(stem: str, words: str) -> Iterator[Claim]:
 EXPERIMENTS = (
     Experiment(
         NORMED,
-        caption="Principle 6. Accuracy on noisy recall for a growing A = cI (c = 1.05 over the "
-        "paper's length, or as strong over a shorter one) and b = 1, by normalization. Bars say "
-        "how many of the runs diverged.",
+        caption="Principle 6. Accuracy on noisy recall for a growing A = cI (c = 1.05) and "
+        "b = 1, by normalization. Bars say how many of the runs diverged; a dot per seed.",
         draw=partial(draw, NORMED),
         claims=tuple(_claims(NORMED, "")),
     ),

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from coefdyn.errors import ConfigError
 from coefdyn.paper import experiment_of, experiments
-from coefdyn.paper.forest import deciding, drawing, numbers
+from coefdyn.paper.forest import deciding, drawing, level_of, numbers
 from coefdyn.paper.sections import SECTIONS, Section
 from coefdyn.paper.space import architectures
 from coefdyn.paper.space import draw as draw_space
@@ -42,6 +42,8 @@ SYMBOLS = {
     r"\bc\^i\b": "c<sup>i</sup>",
     r"\bL\^2\b": "L<sup>2</sup>",
 }
+
+JUDGED = ("reproduced", "not reproduced", "inconclusive")
 
 Verdicts = Mapping[str, Sequence[Judged]]  # by scale
 
@@ -85,10 +87,11 @@ def _counts(verdicts: Verdicts) -> str:
 
 
 def _by_chance(rows: Sequence[Judged]) -> str:
-    """Looks together are wrong with a probability of at most 5 %: test_level_by_claim.py."""
-    decided = sum(row.judgement.verdict in ("reproduced", "not reproduced") for row in rows)
-    wrong = 0.05 * decided
-    return f" (chance alone makes up to {wrong:.2g} of these {decided} wrong)" * bool(decided)
+    """A claim that can be judged is judged wrongly with a probability of at most 5 %, all looks
+    together: test_level_by_claim.py."""
+    judged = sum(row.judgement.verdict in JUDGED for row in rows)
+    words = f" ({judged} could be judged; chance alone makes at most {0.05 * judged:.2g} of them"
+    return f"{words} wrong, on average)" * bool(judged)
 
 
 def _space() -> str:
@@ -155,11 +158,14 @@ def _symbols(html: str) -> str:
 
 def _forest_cell(row: Judged) -> str:
     verdict, effects = row.judgement.verdict, row.judgement.effects
-    chosen = deciding(effects, row.claim.any_of)
+    level = level_of(verdict, len(effects), row.claim.any_of)
+    chosen = deciding(effects, level, row.claim.any_of)
     words = f'<b class="verdict">{escape(verdict)}</b>'
+    if row.seeds:
+        words += f" at {row.seeds} seeds; by now:"
     if chosen is not None:
         several = f" <small>{_words(chosen.name)}, of {len(effects)}</small>" * (len(effects) > 1)
-        words = f"{drawing(chosen)}<br>{words} {_words(numbers(chosen))}{several}"
+        words = f"{drawing(chosen, level)}<br>{words} {_words(numbers(chosen, level))}{several}"
     return f'<td class="{_class(verdict)}" data-label="{escape(row.scale)}">{words}</td>'
 
 

@@ -19,11 +19,16 @@ from coefdyn.plot.style import (
     show_seeds,
     task_name,
 )
+from coefdyn.results.rounds import PILOT
 from coefdyn.results.variance import reach_of
 
 if TYPE_CHECKING:
     from coefdyn.results.load import Run
 
+DESIGN = ("task", "model", "evolution", "scaling", "readout", "normalization", "block",
+          "preprocess", "position", "reading", "scale")  # fmt: skip
+SEEDS = ("task.seed", "task.map_seed")
+OF_A_DESIGN = ("model.n_", "model.d_", "model.block.", "task.")
 SHOWN_TOKENS = 40  # more are no longer readable beside an axis
 ACCURACIES = ("test/accuracy", "test/accuracy_macro", "test/accuracy_best")
 
@@ -41,6 +46,8 @@ def coefficients(run: "Run", tokens: Any, sequence: int = 0) -> Figure:
     layers = []
     for alpha, eta, *_ in run.coefficients(given[sequence : sequence + 1]):
         layers.append((alpha[0] / eta[0, ..., None]).double().numpy())
+    if not layers:
+        raise ConfigError("the model has a mixer of your own, whose coefficients are not known")
     heads, words = layers[0].shape[0], [str(token) for token in given[sequence]]
     # Signed coefficients need a middle; others begin at nothing.
     finite = np.concatenate([weights[np.isfinite(weights)] for weights in layers])
@@ -97,9 +104,14 @@ def ablation(frame: pd.DataFrame, x: str, hue: str | None = None, y: str = "test
         _known(name, frame.columns)
     _known("seed", frame.columns)
     keys = [name for name in dict.fromkeys((panel, hue, x)) if name is not None]
-    best = frame.dropna(subset=[y]).groupby([*keys, "seed"], sort=False)[y].max().reset_index()
-    if best.empty:
+    rows = frame.dropna(subset=[y])
+    if rows.empty:
         raise ConfigError(f"no run of the frame has {y}")
+    _check_cells(rows, keys)
+    if (rows["seed"] < PILOT).any():
+        rows = rows[rows["seed"] < PILOT]
+    groups = rows.groupby([*keys, "seed"], sort=False)[y]
+    best = (groups.min() if "loss" in y or "perplexity" in y else groups.max()).reset_index()
     places = sorted(best[x].unique(), key=lambda value: (isinstance(value, str), value))
     panels = list(dict.fromkeys(best[panel])) if panel else [None]
     hues = list(dict.fromkeys(best[hue])) if hue else [None]
@@ -129,6 +141,19 @@ def ablation(frame: pd.DataFrame, x: str, hue: str | None = None, y: str = "test
         if hue:
             legend_below(figure, columns=4)
     return figure
+
+
+def _check_cells(rows: pd.DataFrame, keys: Sequence[str]) -> None:
+    """Runs of one cell may differ in seed and rate, not in design, task or size."""
+    for name in rows.columns:
+        if name in keys or name in SEEDS or not (name in DESIGN or name.startswith(OF_A_DESIGN)):
+            continue
+        shown = rows[name].astype(str)
+        if (shown.groupby([rows[key] for key in keys], dropna=False).nunique() > 1).any():
+            raise ConfigError(
+                f"runs with the same {' and '.join(keys)} differ in {name}; make it hue or panel, "
+                f"or select some of them, such as frame[frame[{name!r}] == {rows[name].iloc[0]!r}]"
+            )
 
 
 def _names(runs: "Sequence[Run]") -> list[str]:

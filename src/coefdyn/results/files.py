@@ -22,7 +22,7 @@ from coefdyn.results.tables import (
     run_table,
     write_table,
 )
-from coefdyn.runs.archive import Archive
+from coefdyn.runs.archive import record_of
 from coefdyn.runs.record import write_atomically
 
 if TYPE_CHECKING:
@@ -83,16 +83,14 @@ class TableFolder:
         return table
 
     def _check_records(self, name: str, table: pd.DataFrame) -> None:
-        """What the archive has of these runs must be what the table says."""
-        archive = Archive(self.results)
-        kept = archive.names()
+        """What there is of records of these runs must be what the table says."""
         for run_id, accuracy in zip(table["run_id"], table["accuracy"], strict=True):
-            record = archive.read(run_id) if run_id in kept else None
+            record = record_of(self.results / "runs" / run_id)
             found = record.metrics.get("test/accuracy") if record else None
             if found is not None and abs(found - accuracy) > ROUNDING:
                 raise ConfigError(
                     f"the table {self.path(name)} does not fit its records: run {run_id} has the "
-                    f"accuracy {accuracy} there and {found} in {archive.folder}; make it again by "
+                    f"accuracy {accuracy} there and {found} in its record; make it again by "
                     "coefdyn figure"
                 )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from coefdyn.config.grid import VARIED, PlannedRun, Planner
 from coefdyn.errors import ConfigError
-from coefdyn.runs.archive import record_of
+from coefdyn.runs.archive import is_recorded, record_of
 from coefdyn.runs.record import Record
 
 PILOT = 100
@@ -65,7 +65,7 @@ def recorded_too(planner: Planner) -> Known:
     """The same, and what more there is of it: seeds that were run to decide a claim."""
     known = known_runs(planner)
     most = {point_of(run): LOOKS[-1] for run in planner.declared if is_pilot(run)}
-    more = (run for run in known_runs(planner, most).runs if record_of(run.folder) is not None)
+    more = (run for run in known_runs(planner, most).runs if is_recorded(run.folder))
     return Known(list({run.run_id: run for run in (*known.runs, *more)}.values()), known.waiting)
 
 

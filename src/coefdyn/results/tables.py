@@ -198,10 +198,12 @@ def best_runs(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def curve_table(runs: pd.DataFrame, records: Records) -> pd.DataFrame:
-    """How the best run of each point and seed came down: rows of its history."""
+    """How the best run of each point and seed came down: rows of its history. Of pilots only where
+    there is nothing else."""
     axes, tables = axes_of(runs), []
     for _, group in runs.groupby(axes, sort=False, dropna=False):
-        for run in best_runs(group).to_dict("records"):
+        claimed = group[group["seed"] < PILOT]
+        for run in best_runs(claimed if len(claimed) else group).to_dict("records"):
             record = records[run["run_id"]]
             assert record is not None
             history = pd.DataFrame(record.history)

@@ -28,6 +28,11 @@ def record_of(folder: Path) -> Record | None:
     return read_record(folder / "record.json") or Archive(folder.parents[1]).read(folder.name)
 
 
+def is_recorded(folder: Path) -> bool:
+    """Whether there is one, readable or not."""
+    return (folder / "record.json").exists() or folder.name in Archive(folder.parents[1]).names()
+
+
 def recorded(results: Path) -> list[Path]:
     """Folders of all runs that have a record; that of an archived run may be gone."""
     here = {path.parent.name for path in (results / "runs").glob("*/record.json")}
@@ -51,10 +56,17 @@ class Archive:
         return {name for shard in self.shards() for name in _lines_of(shard)}
 
     def read(self, run_id: str) -> Record | None:
-        for shard in self.shards():
-            if (line := _lines_of(shard).get(run_id)) is not None:
-                return as_record(json.loads(line), f"{shard}, run {run_id},")
-        return None
+        lines = {shard: _lines_of(shard).get(run_id) for shard in self.shards()}
+        found = {shard: line for shard, line in lines.items() if line is not None}
+        records = [
+            as_record(json.loads(line), f"{shard}, run {run_id},") for shard, line in found.items()
+        ]
+        if any(record.metrics != records[0].metrics for record in records):
+            raise ConfigError(
+                f"run {run_id} is in {' and '.join(map(str, found))} with different results; keep "
+                "one of these shards"
+            )
+        return records[0] if records else None
 
     def add(self, records: Iterable[Record]) -> int:
         """Write what is new as one more shard; how many records that were."""

@@ -115,10 +115,9 @@ def take(job: Job, held: contextlib.ExitStack) -> Record | None:
             leftover.unlink(missing_ok=True)
     write_atomically(directory / "config.yaml", as_yaml(config.values))
     (directory / "error.txt").unlink(missing_ok=True)
-    if recorded is not None:
+    if (directory / "record.json").exists():  # it may be in the archive alone
         (directory / CHECKPOINT).unlink(missing_ok=True)
-        if (directory / "record.json").exists():  # it may be in the archive alone
-            (directory / "record.json").replace(directory / "record.old.json")
+        (directory / "record.json").replace(directory / "record.old.json")
     return None
 
 
