@@ -85,3 +85,12 @@ def in_float64() -> Iterator[None]:
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
+
+
+# Files that take minutes go first, so that no worker is left alone with one of them at the end.
+LONG = ("tests/sweeps/test_pool.py", "tests/paper/test_claims.py", "tests/results/test_rounds.py",
+        "tests/config/test_plugins.py", "tests/runs/test_population.py")  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))

@@ -17,6 +17,7 @@ from hydra import initialize_config_dir
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -203,39 +204,23 @@ def sweep_points(overrides: Sequence[str], name: str = "train") -> list[tuple[st
             return [p for part in parts for p in sweep_points([*part.split(), *others], name)]
         params = composed.hydra.sweeper.params or {}
         declared = parser.parse_overrides([f"{key}={value}" for key, value in params.items()])
-        (points,) = BasicSweeper.split_arguments([*declared, *given], None)
+        points = _points([*declared, *given])
         left_out = OmegaConf.select(composed, f"grid.{composed.scale.name}.leave_out") or []
         # As the sweeper writes values: 0.001, not 1e-3.
-        lines = [BasicSweeper.split_arguments(parser.parse_overrides(line.split()), None)[0][0]
-                 for line in left_out]  # fmt: skip
-    return _without([tuple(point) for point in points], lines, list(params))
+        written = [_points(parser.parse_overrides(line.split()))[0] for line in left_out]
+        known = {part for point in _points(declared) for part in point}
+    for part in (part for line in written for part in line):
+        if part not in known:
+            raise ConfigError(
+                f"leave_out has {part}, which no point of the grid has; it takes values of "
+                f"{', '.join(params)}"
+            )
+    return [point for point in points if not any(set(line) <= set(point) for line in written)]
 
 
-def _without(
-    points: list[tuple[str, ...]], left_out: Sequence[Sequence[str]], axes: Sequence[str]
-) -> list[tuple[str, ...]]:
-    """The grid less the points that have all overrides of one of these lines."""
-    there = {part for point in points for part in point}
-    for line in left_out:
-        for part in line:
-            if part.partition("=")[0] not in axes:
-                raise ConfigError(
-                    f"leave_out has {part}, which is no axis of the grid; it takes values of "
-                    f"{', '.join(axes)}"
-                )
-            # A grid that was narrowed on the command line need not have it.
-            if part not in there and len(points) > 1 and _is_axis(part, points):
-                raise ConfigError(
-                    f"leave_out has {part}, but no point of the grid has it; see what it has by "
-                    "action=plan"
-                )
-    return [point for point in points if not any(set(line) <= set(point) for line in left_out)]
-
-
-def _is_axis(part: str, points: Sequence[tuple[str, ...]]) -> bool:
-    """Whether points have several values of it."""
-    key = part.partition("=")[0] + "="
-    return len({p for point in points for p in point if p.startswith(key)}) > 1
+def _points(overrides: list[Override]) -> list[tuple[str, ...]]:
+    (points,) = BasicSweeper.split_arguments(overrides, None)
+    return [tuple(point) for point in points]
 
 
 def is_composed(override: str, plugins: Plugins) -> bool:
