@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-ROUNDING = 1e-6  # of numbers in a table
+ROUNDING = 1e-5  # tables have six digits
 
 
 class TableFolder:
