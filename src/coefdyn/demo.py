@@ -11,7 +11,7 @@ from coefdyn.paper.looks import NEAR_ZERO, readout_look
 from coefdyn.plot.style import COLUMN, accuracy_axis, legend_below, paper_style, task_name
 from coefdyn.runs.record import Record
 
-TASKS = ("selective_copying", "fuzzy_recall")
+TASKS = ("in_context_recall", "memorization")  # seconds each, at lite
 SHOWN = ("exp", "softplus", "relu", "sigmoid", "elu_plus_one", "identity")
 
 
