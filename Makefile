@@ -21,7 +21,7 @@ demo: setup ## Train a small ablation; leaves a figure and a page in results/dem
 	$(BIN)/python scripts/demo.py
 
 .PHONY: test
-test: setup ## Run the tests, about 8 minutes on 2 cores
+test: setup ## Run the tests, 10 to 12 minutes on 2 cores
 	$(BIN)/pytest -n auto --dist loadfile -m 'not slow and not gpu and not wheel and not slurm'
 
 .PHONY: test-slow

@@ -44,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _found(name: str, results: Path) -> Run:
     """By its folder, or by its name or the beginning of it."""
-    if "/" in name:
+    if "/" in name or (Path(name) / "record.json").exists():
         return load_run(name)
     fitting = [folder for folder in recorded(results) if folder.name.startswith(name)]
     if len(fitting) != 1:

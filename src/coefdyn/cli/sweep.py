@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 
@@ -133,7 +133,7 @@ def _submit(known: Known, keys: Sweep) -> int:
         message = submit(todo, name, keys.slurm)
     if known.waiting:
         message += f"; {known.waiting} more follow their pilots: submit again when these are done"
-    print(json.dumps({"submitted": message}) if keys.format == "json" else message)
+    _say({"submitted": message}, message, keys)
     return 0
 
 
@@ -147,7 +147,7 @@ def _archive(known: Known, keys: Sweep) -> int:
     words = (
         f"{added} records added to {results}/records; {len(done)} of {len(done) + missing} there"
     )
-    print(json.dumps(numbers) if keys.format == "json" else words)
+    _say(numbers, words, keys)
     return 1 if missing else 0
 
 
@@ -159,10 +159,12 @@ def _clean(known: Known, keys: Sweep) -> int:
     for path in checkpoints:
         path.unlink()
     words = f"{len(checkpoints)} checkpoints removed, {size / 1e6:.1f} MB"
-    print(
-        json.dumps({"removed": len(checkpoints), "bytes": size}) if keys.format == "json" else words
-    )
+    _say({"removed": len(checkpoints), "bytes": size}, words, keys)
     return 0
+
+
+def _say(found: Mapping[str, object], words: str, keys: Sweep) -> None:
+    print(json.dumps(found) if keys.format == "json" else words)
 
 
 def _size(path: Path) -> int:

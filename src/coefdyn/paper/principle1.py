@@ -1,6 +1,5 @@
 """Principle 1: time against sequence length, and the slopes that are fitted to it."""
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -11,12 +10,11 @@ from coefdyn.results.claim import (
     NotEnoughRunsError,
     Region,
     Tables,
-    effect_of,
 )
+from coefdyn.results.effects import mean_slope
 from coefdyn.results.experiment import Experiment
 from coefdyn.results.statistics import slope
 from coefdyn.results.tables import LENGTH_COLUMNS
-from coefdyn.results.variance import weighted_sum
 
 STEM = "principle1_throughput"
 LONG, LENGTHS, PROCESSES = 4096, 3, 5  # where fixed costs no longer matter, and how often timed
@@ -63,9 +61,8 @@ def _slopes(tables: Tables) -> list[Effect]:
                 f"{len(groups)} of {PROCESSES} processes have timed {LENGTHS} lengths from {LONG} "
                 f"of the {form} form"
             )
-        fits = [slope(list(g["length"]), list(g["milliseconds"])).slope for g in groups]
-        total = weighted_sum([np.array(fits)], [1.0], None, 0)
-        found.append(effect_of(f"slope, {form}", total, Region(low, high), len(fits)))
+        region = Region(low, high)
+        found.append(mean_slope(f"slope, {form}", groups, "length", "milliseconds", region))
     return found
 
 

@@ -1,15 +1,14 @@
 """Principle 5's mechanism: the variance of q . h before training, against the head dimension."""
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from coefdyn.paper.looks import SCALINGS
 from coefdyn.plot.style import COLUMN, paper_style
-from coefdyn.results.claim import Claim, Effect, NotEnoughRunsError, Region, Tables, effect_of
+from coefdyn.results.claim import Claim, Effect, NotEnoughRunsError, Region, Tables
+from coefdyn.results.effects import mean_slope
 from coefdyn.results.experiment import Experiment
 from coefdyn.results.statistics import slope
 from coefdyn.results.tables import VARIANCE_COLUMNS
-from coefdyn.results.variance import weighted_sum
 
 STEM = "principle5_variance"
 INITIALIZATIONS, WIDTHS = 20, 3  # at least
@@ -53,9 +52,8 @@ def _slopes(tables: Tables) -> list[Effect]:
                 f"{len(groups)} of {INITIALIZATIONS} initializations have {WIDTHS} head dimensions "
                 f"with b {scaling}"
             )
-        fits = [slope(list(g["head_dimension"]), list(g["score_variance"])).slope for g in groups]
-        total = weighted_sum([np.array(fits)], [1.0], None, 0)
-        found.append(effect_of(f"slope, b {scaling}", total, region, len(fits)))
+        name, columns = f"slope, b {scaling}", ("head_dimension", "score_variance")
+        found.append(mean_slope(name, groups, *columns, region))
     return found
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 
 from coefdyn.results.claim import SEEDS, Effect, NotEnoughRunsError, Region, Tables, effect_of
 from coefdyn.results.rounds import PILOT
+from coefdyn.results.statistics import slope
 from coefdyn.results.tables import axes_of, best_runs
 from coefdyn.results.variance import Values, prior_of, spread_ratio, weighted_sum
 
@@ -75,6 +76,13 @@ def mean(
     tables: Tables, name: str, stem: str, where: Where, region: Region, column: str = "accuracy"
 ) -> Effect:
     return contrast(tables, name, [(1.0, stem, column, where)], region)
+
+
+def mean_slope(name: str, groups: Sequence[pd.DataFrame], x: str, y: str, region: Region) -> Effect:
+    """Of log y on log x, fitted in each group; an interval over the groups."""
+    fits = [slope(list(group[x]), list(group[y])).slope for group in groups]
+    total = weighted_sum([np.array(fits)], [1.0], None, 0)
+    return effect_of(name, total, region, len(fits))
 
 
 def ratio_of_spreads(
