@@ -91,7 +91,7 @@ def test_freed_memory_is_kept_on_glibc() -> None:
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("suite=speed", "choose from calls, kernels"),
+        ("suite=speed", "choose from calls, coefficients"),
         ("format=xml", "choose from table, json"),
         ("repeat=3", "Could not override 'repeat'"),
         ("repeats=0", "at least 1"),

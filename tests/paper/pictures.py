@@ -66,7 +66,7 @@ def _combinations(columns: Sequence[str], axes: Mapping[str, Sequence[Any]]) -> 
     count = len(table) * len(numbers)
     distinct = np.random.default_rng(0).permutation(count).reshape(len(table), -1)
     table[numbers] = 0.05 + np.round(distinct / count * 0.9, 4) + 2e-5  # no ties in rounding
-    same = dict.fromkeys(WORDS, "same") | SIZES
+    same = dict.fromkeys(WORDS, "same") | SIZES | {"scale": "smoke"}
     return table.assign(**{k: v for k, v in same.items() if k in table and k not in axes})
 
 

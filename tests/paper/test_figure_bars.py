@@ -27,8 +27,8 @@ GROUPS = ("exp", "softplus", "relu")  # of bars, from left to right
 P3 = {  # label -> what it stands for, and how it looks
     "$A=I$, positions": ({"evolution": "identity", "position": "learned"}, (BLUE, "")),
     "$A=I$, none": ({"evolution": "identity", "position": "none"}, (BLUE, "////")),
-    "$A=cI$, positions": ({"evolution": "constant", "position": "learned"}, (ORANGE, "")),
-    "$A=cI$, none": ({"evolution": "constant", "position": "none"}, (ORANGE, "////")),
+    "$A=0.8I$, positions": ({"evolution": "constant", "position": "learned"}, (ORANGE, "")),
+    "$A=0.8I$, none": ({"evolution": "constant", "position": "none"}, (ORANGE, "////")),
 }
 P6 = {
     label: ({"normalization": name}, (NORMALIZATIONS[name][1], ""))
@@ -46,15 +46,20 @@ def grid_of(described: dict) -> dict[str, list[str]]:
     return {name: list(dict.fromkeys(c[name] for c in choices)) for name in choices[0]}
 
 
+GROWN = "$A=1.4I$: a key grows 218-fold in 16 steps"  # 1.4^16 = 217.8
+
+
 @pytest.mark.parametrize(
-    ("stem", "described"),
+    ("stem", "described", "title"),
     [
-        ("principle3_position", P3),
-        ("principle6_normalization", P6),
-        ("principle6_no_post_norm", P6),
+        ("principle3_position", P3, "16 steps; $A=0.8I$ halves a key in 3"),  # 0.8^3 = 0.51
+        ("principle6_normalization", P6, GROWN),
+        ("principle6_no_post_norm", P6, GROWN),
     ],
 )
-def test_p3_and_p6_show_an_accuracy_for_each_readout_and_choice(stem: str, described: dict) -> None:
+def test_p3_and_p6_show_an_accuracy_for_each_readout_and_choice(
+    stem: str, described: dict, title: str
+) -> None:
     table = made_up(task=TASKS[:1], readout=GROUPS, **grid_of(described))
     figure = experiments()[stem].draw({stem: table})
     (axes,) = figure.axes
@@ -70,7 +75,7 @@ def test_p3_and_p6_show_an_accuracy_for_each_readout_and_choice(stem: str, descr
     assert texts(axes) == sorted([*numbers, ("chance", 1.0, 0.0625)])
     assert levels(axes) == {0.0625: ("", ":")}
     assert legend(figure) == {label: look for label, (_, look) in described.items()}
-    assert wording(axes) == ("", "", "test accuracy")
+    assert wording(axes) == (title, "", "test accuracy")
     assert ticks(axes.xaxis) == {0: "$e^s$", 1: "softplus", 2: "relu"}
     assert axes.get_ylim() == (0, 1.12)
 

@@ -18,7 +18,13 @@ from coefdyn.config.plugins import options
 from coefdyn.paper import experiment_of, experiments
 from coefdyn.results.experiment import Experiment
 from coefdyn.results.files import TableFolder
-from coefdyn.results.tables import LENGTH_COLUMNS, VARIANCE_COLUMNS, write_table
+from coefdyn.results.tables import (
+    COEFFICIENT_COLUMNS,
+    LENGTH_COLUMNS,
+    RANK_COLUMNS,
+    VARIANCE_COLUMNS,
+    write_table,
+)
 from coefdyn.runs.record import Record
 
 CHANCE = 0.1
@@ -235,6 +241,18 @@ def fill(
             noise = 0.2 if world is noisy else 0.01
             table = lengths(dict(zip(("linear", "quadratic"), fits, strict=True)), noise=noise)
             write_table(folder.path(experiment.stem), table)
+        if experiment.columns == tuple(COEFFICIENT_COLUMNS):
+            rows = [
+                ["smoke", "fuzzy_recall", phi, layer, 1, i, " ".join(["0.5"] * i), "0" * 16]
+                for phi in ("exp", "relu")
+                for layer in (1, 2)
+                for i in range(1, 5)
+            ]
+            table = pd.DataFrame(rows, columns=COEFFICIENT_COLUMNS)
+            write_table(folder.path(experiment.stem), table)
+        if experiment.columns == tuple(RANK_COLUMNS):
+            rows = [["smoke", "kernel_relu", "identity", i, i / 10, 3.0, 7] for i in range(1, 9)]
+            write_table(folder.path(experiment.stem), pd.DataFrame(rows, columns=RANK_COLUMNS))
         if experiment.columns == tuple(VARIANCE_COLUMNS):
             slopes = {"one": 1.0, "inverse_sqrt": 0.0} if world is not wrong else {
                 "one": 0.0, "inverse_sqrt": 1.0

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pandas as pd
 from matplotlib.figure import Figure
 
+from coefdyn.config.compose import compose
 from coefdyn.paper.looks import READOUTS
 from coefdyn.paper.points import chance_of, one_each, seeds_of
 from coefdyn.plot.style import COLUMN, accuracy_axis, legend_below, paper_style, show_seeds
@@ -17,8 +18,15 @@ WIDTH = 0.8  # of a group
 Bar = tuple[str, str, "pd.Series[bool]"]
 
 
+def factor_of(tables: Tables, stem: str) -> tuple[float, int]:
+    """c of A = cI, as the experiment has it at the scale of its table, and the sequence length."""
+    point = tables[stem].iloc[0]
+    model = compose([f"experiment={stem}", f"scale={point['scale']}"]).values["model"]
+    return float(model["factor"]), int(point["seq_len"])
+
+
 def draw_bars(
-    tables: Tables, stem: str, bars: Mapping[str, Bar], height: float, columns: int
+    tables: Tables, stem: str, bars: Mapping[str, Bar], height: float, columns: int, title: str
 ) -> Figure:
     """A dot per seed, a line for the interval of their mean. `bars`: label -> (colour, hatch, which
     rows of the points); `columns`: of the legend."""
@@ -47,5 +55,6 @@ def draw_bars(
         axes.set_xticks(range(len(READOUT_ORDER)), [READOUTS[name][0] for name in READOUT_ORDER])
         accuracy_axis(axes, chance_of(points), chance_at="beside")
         axes.set_ylim(0, 1.12)
+        axes.set_title(title)
         legend_below(figure, columns)
     return figure

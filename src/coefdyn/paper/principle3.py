@@ -1,11 +1,12 @@
 """Principle 3: position by an embedding, or by a decaying A_t."""
 
+import math
 from collections.abc import Callable, Iterator
 from itertools import product
 
 from matplotlib.figure import Figure
 
-from coefdyn.paper.bars import READOUT_ORDER, draw_bars
+from coefdyn.paper.bars import READOUT_ORDER, draw_bars, factor_of
 from coefdyn.plot.style import BLUE, ORANGE
 from coefdyn.results.claim import ABOVE_CHANCE, SOLVED, Claim, Effect, Region, Tables
 from coefdyn.results.effects import level_of, mean, rates_inside, solved_by
@@ -16,11 +17,15 @@ STEM = "principle3_position"
 
 def draw(tables: Tables) -> Figure:
     points, bars = tables[STEM], {}
-    for evolution, words, colour in (("identity", "$A=I$", BLUE), ("constant", "$A=cI$", ORANGE)):
+    c, length = factor_of(tables, STEM)
+    decaying = ("constant", f"$A={c:g}I$", ORANGE)
+    for evolution, words, colour in (("identity", "$A=I$", BLUE), decaying):
         for position, more, hatch in (("learned", "positions", ""), ("none", "none", "////")):
             chosen = (points["evolution"] == evolution) & (points["position"] == position)
             bars[f"{words}, {more}"] = (colour, hatch, chosen)
-    return draw_bars(tables, STEM, bars, height=2.8, columns=2)
+    half = math.log(0.5) / math.log(c)
+    title = f"{length} steps; $A={c:g}I$ halves a key in {half:.0f}"
+    return draw_bars(tables, STEM, bars, height=2.9, columns=2, title=title)
 
 
 PLACE = "Principle 3 and its figure"

@@ -5,7 +5,7 @@ from functools import partial
 
 from matplotlib.figure import Figure
 
-from coefdyn.paper.bars import READOUT_ORDER, draw_bars
+from coefdyn.paper.bars import READOUT_ORDER, draw_bars, factor_of
 from coefdyn.paper.looks import NORMALIZATIONS
 from coefdyn.principles.invariance import same_function
 from coefdyn.results.claim import ABOVE_CHANCE, SOLVED, Claim, Effect, Region, Tables
@@ -22,7 +22,9 @@ def draw(stem: str, tables: Tables) -> Figure:
         words: (colour, "", points["normalization"] == name)
         for name, (words, colour) in NORMALIZATIONS.items()
     }
-    return draw_bars(tables, stem, bars, height=2.7, columns=3)
+    c, length = factor_of(tables, stem)
+    title = f"$A={c:g}I$: a key grows {c**length:,.0f}-fold in {length} steps"
+    return draw_bars(tables, stem, bars, height=2.9, columns=3, title=title)
 
 
 def _where(normalization: str, readout: str) -> dict[str, object]:

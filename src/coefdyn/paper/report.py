@@ -224,8 +224,9 @@ def _figure(folder: TableFolder, experiment: Experiment) -> str:
 
 def _provenance(folder: TableFolder, experiment: Experiment) -> str:
     stem = experiment.stem
-    if experiment.columns:  # timings, which have no records
-        return escape("; ".join(dict.fromkeys(folder.read(stem, experiment.columns)["device"])))
+    if experiment.columns:  # of a benchmark, without records
+        table = folder.read(stem, experiment.columns)
+        return escape("; ".join(dict.fromkeys(table.get("device", ()))))
     about = folder.provenance(stem)
     if not about:
         return ""

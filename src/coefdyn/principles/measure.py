@@ -19,7 +19,9 @@ from coefdyn.config.build import build_design_mixer
 from coefdyn.config.compose import Config
 from coefdyn.mixer.design import Projected
 from coefdyn.mixer.sequence_mixer import SequenceMixer
+from coefdyn.mixer.slots.readout import Identity
 from coefdyn.mixer.slots.transition import Transition
+from coefdyn.model.coefficient_statistics import ZERO
 
 HEAD_DIMENSIONS = (16, 64, 256, 1024)
 LENGTHS = (32, 64, 128, 256)
@@ -124,6 +126,32 @@ def kernel_zeros(mixer: SequenceMixer, pairs: int = 2**16) -> ZeroShare:
     zero = float((psi(torch.special.ndtri(places)) == 0).double().mean())
     share = float(((psi(q) * psi(k)).sum(-1) == 0).double().mean())
     return ZeroShare(share, (1 - (1 - zero) ** 2) ** n)
+
+
+@torch.no_grad()
+def zeros_and_ranks(
+    mixer: SequenceMixer, length: int, sequences: int
+) -> tuple[Float[Tensor, " t"], Float[Tensor, " t"]]:
+    """At each step i, how many |alpha_ij| are at most 1e-6, and how many dimensions their states
+    span; means over sequences and heads.
+
+    A kernel's states are psi(h_ij). The m states H of a row with |H^T q| <= 1e-6 sqrt(m) have a
+    singular value of at most 1e-6 sqrt(m) / |q|: those above it are counted, n - 1 at most.
+    """
+    design, given = mixer.design, random_input(mixer, sequences, length)
+    A = _transition(mixer, given).matrices(like=given.k)
+    written = given.k * scale(mixer, given).expand(given.k.shape[:3]).unsqueeze(-1)
+    features = design.readout.feature_map or Identity()
+    states, zeros, ranks = written[..., :0, :], [], []
+    for i in range(length):
+        states = torch.cat([states @ A[:, :, i].mT, written[:, :, i : i + 1]], dim=-2)
+        q, h = features(given.q[:, :, i]), features(states)
+        zero = (h @ q.unsqueeze(-1)).abs() <= ZERO
+        number = zero.sum((-2, -1))
+        least = ZERO * number.sqrt() / q.norm(dim=-1)
+        ranks.append((torch.linalg.svdvals(h * zero) > least.unsqueeze(-1)).sum(-1).double().mean())
+        zeros.append(number.double().mean())
+    return torch.stack(zeros), torch.stack(ranks)
 
 
 @torch.no_grad()

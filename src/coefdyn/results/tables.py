@@ -52,9 +52,11 @@ CURVE_COLUMNS = ["scale", *AXES, "seed", "epoch", "step", *LOOKS, "run_id"]
 CURVE_ROWS = 50  # of a run, at most
 LENGTH_COLUMNS = ["scale", "form", "length", "milliseconds", "device"]
 VARIANCE_COLUMNS = ["scale", "scaling", "head_dimension", "seed", "score_variance", "device"]
+RANK_COLUMNS = ["scale", "readout", "evolution", "index", "zeros", "rank", "limit"]
+COEFFICIENT_COLUMNS = ["scale", "task", "readout", "layer", "head", "index", "weights", "run_id"]
 POSITIVE = ["length", "milliseconds", "head_dimension"]
 WORDS = ["scale", "task", "model", *SLOTS, "post_norm", "status", "lr_at_edge", "run_id", "form",
-         "device"]  # fmt: skip
+         "device", "weights"]  # fmt: skip
 
 
 def varied(runs: Sequence[PlannedRun]) -> list[str]:

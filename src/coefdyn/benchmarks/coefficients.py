@@ -1,0 +1,61 @@
+"""suite=coefficients: what each readout of principle 2 does to one sequence of fuzzy recall: the
+table of principle2_coefficients, from the weights of runs in results/runs."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from coefdyn.benchmarks.measure import Result, result
+from coefdyn.config.build import build_task
+from coefdyn.errors import ConfigError
+from coefdyn.results.files import TableFolder
+from coefdyn.results.load import Run, load_run
+from coefdyn.results.tables import COEFFICIENT_COLUMNS, write_table
+
+SUITE, STEM, RUNS_OF, TASK = (
+    "coefficients", "principle2_coefficients", "principle2_readout", "fuzzy_recall",
+)  # fmt: skip
+SEQUENCES = 64  # from which the head is chosen; the first is shown
+DIGITS = 3
+
+
+def run(_: int) -> Iterator[Result]:
+    """The bar: weights of a row of softmax attention add up to one."""
+    folder = TableFolder(Path("results"), "lite")
+    table = measured(folder)
+    write_table(folder.path(STEM), table)
+    sums = [sum(map(float, row.split())) for row in table["weights"][table["readout"] == "exp"]]
+    yield result(SUITE, "largest sum of a row, readout=exp", max(sums), "", 1.0, 1.02)
+
+
+def measured(folder: TableFolder) -> pd.DataFrame:
+    points = folder.read(RUNS_OF)
+    rows = []
+    for point in points[points["task"] == TASK].to_dict("records"):
+        place = folder.results / "runs" / point["run_id"]
+        if not (place / "last.ckpt").exists():
+            raise ConfigError(
+                f"{place} has no weights: train it again by coefdyn train with force=true"
+            )
+        for layer, (head, weights) in enumerate(most_selective(load_run(place)), 1):
+            for i, row in enumerate(weights, 1):
+                words = " ".join(f"{weight:.{DIGITS}g}" for weight in row[:i])
+                rows.append([point["scale"], TASK, point["readout"], layer, head, i, words,
+                             point["run_id"]])  # fmt: skip
+    return pd.DataFrame(rows, columns=COEFFICIENT_COLUMNS)
+
+
+@torch.no_grad()
+def most_selective(run: Run) -> list[tuple[int, np.ndarray]]:
+    """Of each layer, the head whose rows have the lowest entropy, and its alpha/eta of one
+    sequence."""
+    tokens = build_task(run.config).generate("test", 0).inputs[:SEQUENCES]
+    found = []
+    for alpha, eta, _ in run.coefficients(tokens):
+        share = alpha.abs() / alpha.abs().sum(-1, keepdim=True).clamp(min=1e-300)
+        head = int(torch.special.entr(share).sum(-1).mean((0, 2)).argmin())
+        found.append((head + 1, (alpha[0, head] / eta[0, head, :, None]).numpy()))
+    return found

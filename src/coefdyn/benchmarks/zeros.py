@@ -1,0 +1,51 @@
+"""suite=zeros: how many coefficients of a row are zero, and how many dimensions their states span,
+for random q and k: the table of principle2_2_rank."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from coefdyn.benchmarks.measure import Result, result
+from coefdyn.config.compose import compose
+from coefdyn.principles.measure import mixer_of, zeros_and_ranks
+from coefdyn.results.files import TableFolder
+from coefdyn.results.tables import RANK_COLUMNS, write_table
+
+SUITE, STEM = "zeros", "principle2_2_rank"
+DESIGNS = (  # readout, A_t
+    ("kernel_softplus", "identity"),
+    ("kernel_exp", "identity"),
+    ("kernel_relu", "identity"),
+    ("identity", "scalar_mamba2"),
+)
+SEQUENCES = 16
+
+
+def run(_: int) -> Iterator[Result]:
+    """At the head dimension and the longest sequences of principle2_2_zeros."""
+    for scale in ("paper", "lite"):
+        table = measured(scale)
+        write_table(TableFolder(Path("results"), scale).path(STEM), table)
+        most, limit = float(table["rank"].max()), float(table["limit"].iloc[0])
+        yield result(SUITE, f"largest mean rank, scale={scale}", most, "", limit, 1.0)
+
+
+def measured(scale: str, sequences: int = SEQUENCES) -> pd.DataFrame:
+    rows = []
+    for readout, evolution in DESIGNS:
+        config = compose(
+            ["experiment=principle2_2_zeros", "task=selective_copying", f"scale={scale}",
+             f"model/readout={readout}", f"model/evolution={evolution}"]
+        )  # fmt: skip
+        model = config.values["model"]
+        width = model["n_state"] // model["n_heads"]
+        found = zeros_and_ranks(
+            mixer_of(config, width), config.values["task"]["seq_len"], sequences
+        )
+        steps = zip(*(part.tolist() for part in found), strict=True)
+        rows += [
+            [scale, readout, evolution, i, round(zeros, 4), round(rank, 4), width - 1]
+            for i, (zeros, rank) in enumerate(steps, 1)
+        ]
+    return pd.DataFrame(rows, columns=RANK_COLUMNS)
