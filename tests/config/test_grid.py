@@ -8,8 +8,9 @@ import pytest
 
 from coefdyn.config import compose as composing
 from coefdyn.config import plugins
-from coefdyn.config.compose import Config, compose, multirun, sweep_points
+from coefdyn.config.compose import Config, compose
 from coefdyn.config.grid import plan
+from coefdyn.config.multirun import multirun, sweep_points
 from coefdyn.config.plugins import options
 from coefdyn.errors import ConfigError
 

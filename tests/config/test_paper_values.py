@@ -14,7 +14,8 @@ from hydra import initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 from coefdyn.config.build import SLOTS
-from coefdyn.config.compose import Config, Draft, raw, sweep_points
+from coefdyn.config.compose import Config, Draft, raw
+from coefdyn.config.multirun import sweep_points
 from coefdyn.config.plugins import CONF, options
 from tests.config.composed import composed
 from tests.config.paper import (

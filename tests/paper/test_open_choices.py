@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from coefdyn.config.compose import compose, sweep_points
+from coefdyn.config.compose import compose
+from coefdyn.config.multirun import sweep_points
 from coefdyn.config.plugins import options
 from coefdyn.errors import ConfigError
 from coefdyn.paper import experiment_of

@@ -12,8 +12,9 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from coefdyn.config.compose import Config, compose, sweep_points
+from coefdyn.config.compose import Config, compose
 from coefdyn.config.grid import PlannedRun
+from coefdyn.config.multirun import sweep_points
 from coefdyn.config.plugins import options
 from coefdyn.paper import experiment_of, experiments
 from coefdyn.results.experiment import Experiment

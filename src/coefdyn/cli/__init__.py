@@ -2,11 +2,11 @@
 
 import importlib
 import importlib.metadata
+import signal
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from coefdyn.config.plugins import CONF
 from coefdyn.errors import ConfigError
 
 
@@ -51,8 +51,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code: int = module.run(rest)
         return code
     except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {_with_own_keys(error, name)}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted: what was saved is kept; the same command goes on", file=sys.stderr)
+        return 128 + signal.SIGINT
+
+
+def _with_own_keys(error: ConfigError, name: str) -> ConfigError:
+    """An unknown key may be meant for the command, not for its runs."""
+    from coefdyn.config.compose import raw  # takes half a second
+    from coefdyn.config.suggest import UnknownKeyError, keys_of
+
+    if not isinstance(error, UnknownKeyError) or COMMANDS[name].keys == "train":
+        return error
+    return error.also_known(keys_of(raw([], COMMANDS[name].keys)))
 
 
 def _overview() -> str:
@@ -64,7 +77,12 @@ def _overview() -> str:
 
 
 def _help(name: str) -> str:
-    """The file of its keys, which says what each is."""
+    from coefdyn.cli.usage import usage  # takes half a second
+
     command = COMMANDS[name]
-    keys = (CONF / f"{command.keys}.yaml").read_text().rstrip()
-    return f"usage: coefdyn {name} [key=value ...]\n{command.summary}\n\n{keys}"
+    if name == "demo":
+        return (
+            f"coefdyn demo [key=value ...]: {command.summary}\n\n"
+            "Leaves results/demo/index.html. Keys are those of coefdyn train, such as scale=smoke."
+        )
+    return usage(name, command.keys, command.summary)

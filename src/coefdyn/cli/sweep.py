@@ -16,7 +16,7 @@ from coefdyn.errors import ConfigError
 from coefdyn.results.rounds import Known, known_runs, recorded_too
 from coefdyn.runs.archive import Archive, record_of
 from coefdyn.runs.lock import owner_of
-from coefdyn.runs.record import CHECKPOINT
+from coefdyn.runs.record import CHECKPOINT, Record
 from coefdyn.sweeps.pool import StoppedError, run_all
 from coefdyn.sweeps.progress import Progress
 from coefdyn.sweeps.slurm import submit
@@ -72,9 +72,37 @@ def _cost(known: Known, states: dict[str, State]) -> dict[str, float] | None:
 def _status(known: Known, keys: Sweep) -> int:
     counts = _print(known, keys.format, every=False)
     if keys.format == "table":
+        _print_points(known.runs)
         size = sum(map(_size, (file for run in known.runs for file in run.folder.glob("*"))))
         print(f"{size / 1e6:.1f} MB on disk" + "; action=clean removes checkpoints" * (size > 1e8))
     return 1 if counts["failed"] + counts["missing"] + known.waiting else 0
+
+
+def _print_points(runs: Sequence[PlannedRun]) -> None:
+    """A line per grid point, over its seeds: of each the best rate, or that which pilots chose."""
+    from coefdyn.results.tables import free_axes, point_table, run_table  # takes half a second
+
+    records = {run.run_id: _record(run) for run in runs}
+    points = point_table(run_table(runs, records))
+    if points.empty:
+        return
+    names = free_axes(points)
+    measured = "test/perplexity" if points["test/perplexity"].notna().any() else "accuracy"
+    table = Table(*names, measured.removeprefix("test/"), "spread", "seeds", "best lr", "diverged")
+    for point in points.to_dict("records"):
+        several = measured == "accuracy" and point["seeds"] > 1
+        spread = f"{point['accuracy_min']:.4f} to {point['accuracy_max']:.4f}" * several
+        numbers = (f"{point[measured]:.4f}", spread, point["seeds"], f"{point['lr']:g}",
+                   point["diverged"] or "")  # fmt: skip
+        table.add_row(*(Text(str(x)) for x in (*(point[name] for name in names), *numbers)))
+    console().print(table)
+
+
+def _record(run: PlannedRun) -> Record | None:
+    try:
+        return record_of(run.folder)
+    except ConfigError:  # which the table of failed runs says
+        return None
 
 
 def _run(grid: Planner, keys: Sweep) -> int:

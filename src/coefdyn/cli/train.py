@@ -6,9 +6,11 @@ import signal
 import sys
 import warnings
 from collections.abc import Sequence
+from functools import partial
 
 from coefdyn.allocator import keep_freed_memory
-from coefdyn.config.compose import Config, compose, multirun, one_sentence
+from coefdyn.config.compose import Config, compose, one_sentence
+from coefdyn.config.multirun import left_open, multirun, sweep_points, varied
 from coefdyn.errors import ConfigError
 from coefdyn.principles.check import check
 from coefdyn.runs.lock import LockedError, LostLockError
@@ -20,13 +22,26 @@ def run(arguments: Sequence[str]) -> int:
     """Exit code: 0 if every run is recorded (a divergence is a result), 1 if not."""
     warnings.filterwarnings("ignore", module=r"lightning\.")  # about its own insides
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    if any(argument.startswith("-") for argument in arguments):  # -m, --cfg, ...
-        return multirun(arguments, train)
+    overrides = [argument for argument in arguments if not argument.startswith("-")]
+    if len(overrides) < len(arguments):  # -m, --cfg, ...
+        keys = varied(sweep_points([o for o in overrides if not o.startswith("hydra")]))
+        return multirun(arguments, partial(train, keys=keys))
+    if open_keys := left_open(overrides) if _names_a_grid(overrides) else []:
+        name = next(o for o in overrides if o.startswith("experiment="))
+        raise ConfigError(
+            f"{name} is a grid, not a run: coefdyn sweep {name} action=run does all of it, "
+            f"coefdyn train -m {name} too; for one of its points also give {', '.join(open_keys)}"
+        )
     return train(compose(arguments))
 
 
-def train(config: Config) -> int:
-    """One run; says where its record is. Of several processes only the first says anything."""
+def _names_a_grid(overrides: Sequence[str]) -> bool:
+    return any(o.startswith("experiment=") and o != "experiment=null" for o in overrides)
+
+
+def train(config: Config, keys: Sequence[str] = ()) -> int:
+    """One run; says where its record is. Of several processes only the first says anything.
+    `keys`: what tells it from other runs of the same command, which is then one line."""
     from lightning.pytorch.utilities.exceptions import SIGTERMException  # takes seconds
 
     from coefdyn.runs.processes import rank_here
@@ -42,7 +57,8 @@ def train(config: Config) -> int:
         members = listed_members(config)
         if len(members) > 1:
             return _train_members(members)
-        message, code = summary(members[0], run_one(members[0])), 0
+        record = run_one(members[0])
+        message, code = line(config, record, keys) if keys else summary(members[0], record), 0
     except (ConfigError, LockedError, LostLockError) as error:
         message, code = f"error: {error}", 1
     except SIGTERMException:
@@ -75,6 +91,18 @@ def _warn(config: Config) -> None:
         words = "; ".join(f"{line.principle}: {line.reason} ({line.number})" for line in broken)
         if words:
             print(f"warning: this design breaks {words}; check=false is silent", file=sys.stderr)
+
+
+def line(config: Config, record: Record, keys: Sequence[str]) -> str:
+    """What differs, and what came of it."""
+    point = [o for o in config.overrides if o.partition("=")[0] in keys]
+    short = " ".join(o.removeprefix("model/") for o in point)
+    perplexity = record.metrics.get("test/perplexity")
+    numbers = f"accuracy {record.metrics['test/accuracy']:.4f}"
+    numbers += f" perplexity {perplexity:.2f}" if perplexity is not None else ""
+    if record.diverged_at_step is not None:
+        numbers += f" (diverged at step {record.diverged_at_step})"
+    return f"{short}  {numbers}  {config.settings.paths.results}/runs/{record.run_id}"
 
 
 def summary(config: Config, record: Record) -> str:

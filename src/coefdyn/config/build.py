@@ -74,6 +74,10 @@ def build_task(config: Config) -> Task:
 def build_optimizer(config: Config, parameters: Iterable[Any]) -> Optimizer:
     """The optimizer of a composed configuration, at its peak learning rate. As torch has it,
     `parameters` may also be groups with settings of their own."""
+    for name in ("lr", "weight_decay", "eps"):
+        value = config.settings.optimizer.get(name, 0.0)
+        if type(value) not in (int, float):
+            raise ConfigError(f"optimizer.{name}={value} must be a number")
     make = build_slot(config, config.settings.optimizer, Optimizer)
     if (
         make.func is torch.optim.AdamW

@@ -7,15 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from coefdyn.config.build import build_model
-from coefdyn.config.compose import (
-    Config,
-    Draft,
-    draft,
-    is_composed,
-    plugins_of,
-    sweep_points,
-)
+from coefdyn.config.compose import Config, Draft, draft, is_composed, plugins_of
 from coefdyn.config.identity import run_id
+from coefdyn.config.multirun import sweep_points
 from coefdyn.errors import ConfigError
 
 VARIED = ("seed", "optimizer.lr", "optimizer.weight_decay")  # what points may be added by

@@ -61,6 +61,17 @@ def is_group(name: str, plugins: Plugins) -> bool:
     return any((place / name).is_dir() for place in conf_directories(plugins))
 
 
+def groups(plugins: Plugins) -> list[str]:
+    """Every group of choices, such as model/readout."""
+    found = (
+        str(path.relative_to(place))
+        for place in conf_directories(plugins)
+        for path in place.rglob("*")
+        if path.is_dir()
+    )
+    return sorted({name for name in found if not name.startswith(("hydra", "experiment"))})
+
+
 def check_targets(node: Any, kind: type, plugins: Iterable[str]) -> None:
     """A slot's `_target_` must be a class of this kind, of coefdyn, torch, lightning or a plugin.
 

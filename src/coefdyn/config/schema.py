@@ -241,7 +241,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         known = ", ".join(get_args(hint))
         raise ConfigError(f"{where}={value} is not known; choose from {known}")
     group = where.replace(".", "/")
-    if hint is Slot and isinstance(value, str):
+    if isinstance(value, str) and (hint == Slot or hint == Slot | None):
         raise ConfigError(f"{where}={value} names no file; a choice is made by {group}={value}")
     raise ConfigError(f"{where}={value} must be {_words(hint)}")
 

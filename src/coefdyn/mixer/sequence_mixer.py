@@ -182,7 +182,7 @@ class SequenceMixer(nn.Module):
         if form == "auto" or (form in ADAPTERS and not self.may_use_adapters):
             form = self._fitting_adapter(x.device, half) or self._own_form(x.shape[1])
             if form != self.form_used:
-                log.info("backend=auto: %s at length %d", form, x.shape[1])
+                log.debug("backend=auto: %s at length %d", form, x.shape[1])
         self.form_used = form
         return form
 

@@ -26,7 +26,7 @@ from coefdyn.plot.style import (
     paper_style,
     task_name,
 )
-from coefdyn.results.tables import axes_of
+from coefdyn.results.tables import free_axes
 
 COLOURS = (BLUE, ORANGE, GREEN, RED, PINK, SKY, YELLOW, GREY)
 STYLES = ("-", "--", ":", "-.")
@@ -63,15 +63,7 @@ def draw_default(stem: str, tables: Mapping[str, pd.DataFrame]) -> Figure:
 def chosen_axes(points: pd.DataFrame) -> tuple[str | None, str | None, list[str]]:
     """What the panels, the x-axis and the colours stand for: the axes that vary, without those that
     follow from others, as slots do from a preset."""
-    names = axes_of(points)
-    extra = names[names.index("seq_len") + 1 :]
-    kept: list[str] = []
-    for name in dict.fromkeys(["task", "model", *extra, *names]):
-        free = points.groupby(kept, dropna=False)[name].nunique(dropna=False).max() if kept else (
-            points[name].nunique(dropna=False)
-        )  # fmt: skip
-        if free > 1:
-            kept.append(name)
+    kept = free_axes(points)
     panel = "task" if "task" in kept else None
     rest = [name for name in kept if name != panel]
     numbers = [name for name in rest if pd.api.types.is_numeric_dtype(points[name])]

@@ -143,6 +143,19 @@ def axes_of(table: pd.DataFrame) -> list[str]:
     return [*AXES, *(name for name in after if name not in fixed)]
 
 
+def free_axes(points: pd.DataFrame) -> list[str]:
+    """The axes that vary, without those that follow from others, as slots do from a preset."""
+    names = axes_of(points)
+    kept: list[str] = []
+    for name in dict.fromkeys(["task", "model", *names[len(AXES) :], *names]):
+        free = points.groupby(kept, dropna=False)[name].nunique(dropna=False).max() if kept else (
+            points[name].nunique(dropna=False)
+        )  # fmt: skip
+        if free > 1:
+            kept.append(name)
+    return kept
+
+
 def planned_per_point(runs: Sequence[PlannedRun]) -> "pd.Series[int]":
     """How many runs each point of the grid has."""
     extra = varied(runs)

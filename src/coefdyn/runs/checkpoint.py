@@ -1,6 +1,7 @@
 """Saving often enough that a kill costs a minute at most, and never a broken file."""
 
 import signal
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,12 +11,12 @@ import torch
 from lightning.fabric.plugins import CheckpointIO
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
-from lightning.pytorch.loggers import Logger, WandbLogger
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from coefdyn.errors import ConfigError
 from coefdyn.model.model import SequenceModel
 from coefdyn.runs.lock import Lock, LostLockError
+from coefdyn.runs.loggers import Loggers
 from coefdyn.runs.loop import NobodyLeftError, Training
 from coefdyn.runs.processes import ALONE, Processes
 from coefdyn.runs.record import CHECKPOINT, SCHEMA, replacing, write_history
@@ -109,6 +110,10 @@ class RunFiles(CheckpointIO):
         Path(path).unlink(missing_ok=True)
 
 
+class StoppedByUserError(SIGTERMException):
+    """Ctrl-C, after everything was saved; on a KeyboardInterrupt Lightning ends the process."""
+
+
 class KeepProgress(Checkpoint):
     """Keeps what runs have so far: checkpoints at the end of each epoch, and within one when
     `seconds` have passed or the process is asked to end; metrics.csv and the loggers at the end of
@@ -122,22 +127,34 @@ class KeepProgress(Checkpoint):
         directories: Sequence[Path],
         seconds: float,
         locks: Sequence[Lock | None] = (),
-        loggers: Sequence[Logger] = (),
+        loggers: Loggers | None = None,
         processes: Processes = ALONE,
     ) -> None:
         self.directories, self.seconds, self.locks = directories, seconds, locks
         self.loggers, self.processes = loggers, processes
         self.last = time.monotonic()
         self.asked_to_end = False
+        self.interrupted = False
 
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
         """Lightning's handler talks to the other processes from wherever the signal finds it,
         which can hang them all; ours only takes note."""
         if self.processes.world > 1:
             signal.signal(signal.SIGTERM, self._take_note)
+        listening = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if listening and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self._interrupt)
 
     def _take_note(self, number: int, frame: Any) -> None:
         self.asked_to_end = True
+
+    def _interrupt(self, number: int, frame: Any) -> None:
+        """Saves at the end of the step; who asks twice does not want to wait for that."""
+        self.asked_to_end = self.interrupted = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def _end(self) -> SIGTERMException:
+        return StoppedByUserError() if self.interrupted else SIGTERMException()
 
     def on_train_batch_end(
         self, trainer: Trainer, module: LightningModule, outputs: Any, batch: Any, index: int
@@ -154,26 +171,22 @@ class KeepProgress(Checkpoint):
         if end or self.processes.any(due, module.device):
             self._save(trainer, module)
         if end:
-            raise SIGTERMException
+            raise self._end()
 
     def on_train_epoch_end(self, trainer: Trainer, module: LightningModule) -> None:
         assert isinstance(module, Training)
         self._save(trainer, module)
         for number in module.rows if self.processes.first else ():
             write_history(self.directories[number] / "metrics.csv", module.runs[number].history)
-        for logger in self.loggers:  # which only a run alone has
-            row = module.runs[0].history[-1]
-            numbers = {name: float(x) for name, x in row.items() if x is not None}
-            logger.log_metrics(numbers, step=int(row["step"]))
+        if self.loggers is not None:  # which only a run alone has
+            self.loggers.epoch(module.runs[0].history[-1])
         module.leave_good_enough()
         if self.processes.any(self.asked_to_end, module.device):
-            raise SIGTERMException
+            raise self._end()
 
-    def close(self, exit_code: int) -> None:
-        for logger in self.loggers:
-            logger.finalize("success" if exit_code == 0 else "failed")
-            if isinstance(logger, WandbLogger):  # or the process's next run would be logged to it
-                logger.experiment.finish(exit_code=exit_code)
+    def close(self) -> None:
+        if signal.getsignal(signal.SIGINT) == self._interrupt:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def _save(self, trainer: Trainer, module: LightningModule) -> None:
         assert isinstance(module, Training)

@@ -20,9 +20,10 @@ from coefdyn.model.coefficient_statistics import FEW, brief_statistics, coeffici
 from coefdyn.model.model import SequenceModel, blocks_of, mixers_of
 from coefdyn.runs.archive import record_of
 from coefdyn.runs.batches import Resumable
-from coefdyn.runs.checkpoint import KeepProgress, RunFiles, steps_of
+from coefdyn.runs.checkpoint import KeepProgress, RunFiles, StoppedByUserError, steps_of
 from coefdyn.runs.learner import Alone, Learner
 from coefdyn.runs.lock import Lock, LostLockError, locked
+from coefdyn.runs.loggers import Loggers
 from coefdyn.runs.loop import NobodyLeftError, Training
 from coefdyn.runs.progress import Progress
 from coefdyn.runs.record import (
@@ -56,6 +57,8 @@ def run_one(config: Config) -> Record:
     recorded = record_of(folder_of(config))
     if recorded is not None and not config.settings.force:
         log.info("run %s is already recorded; force=true trains it again", recorded.run_id)
+        if config.settings.logger:
+            log.warning("nothing is logged to %s for it", config.choices.get("logger"))
         return recorded
     started = time.perf_counter()
     job = begin(set_up(config))
@@ -88,6 +91,7 @@ class Job:
     directory: Path
     progress: Progress
     lock: Lock | None = None  # only the first of several processes has it
+    loggers: Loggers | None = None
 
 
 def begin(setup: Setup) -> Job:
@@ -149,10 +153,14 @@ def _train(job: Job) -> Record | None:
             block.compile()
     learner = Alone(model, setup.config.settings.model.vocab_size)
     test = setup.data.test_batches(setup.test_batch_size, setup.device, setup.processes)
+    record = None
+    job.loggers = Loggers(setup.loggers if first else [], setup.config, job.directory)
     try:
         module = fit([job], learner, setup.training_batches(), test)
         if job.progress.taken_over is not None:
             raise job.progress.taken_over
+        record = make_record(job, module)
+        return record
     except (ConfigError, LostLockError):
         raise
     except Exception:
@@ -160,7 +168,8 @@ def _train(job: Job) -> Record | None:
             with contextlib.suppress(OSError):
                 write_atomically(job.directory / "error.txt", traceback.format_exc())
         raise
-    return make_record(job, module)
+    finally:
+        job.loggers.end(record)
 
 
 def fit(
@@ -197,22 +206,20 @@ def fit(
     if start:
         for directory in directories:
             log.info("run %s goes on from its checkpoint", directory.name)
-    name, makers = directories[0].name, setup.loggers if processes.first else []
-    loggers = [make(save_dir=directories[0], version=name, name=name) for make in makers]
     locks = [job.lock for job in jobs]
+    loggers = jobs[0].loggers
     keep = KeepProgress(directories, trainer.checkpoint_seconds, locks, loggers, processes)
-    files, exit_code = RunFiles(directories, module), 1
+    files = RunFiles(directories, module)
     try:
-        for logger in loggers:
-            logger.log_hyperparams(config.values)
         lightning_trainer(trainer, [keep], files, directories[0], processes).fit(
             module, train, test, ckpt_path=directories[0] / CHECKPOINT if start else None
         )
-        exit_code = 0
     except NobodyLeftError:
-        exit_code = 0
+        pass
+    except StoppedByUserError:
+        raise KeyboardInterrupt from None
     finally:
-        keep.close(exit_code)
+        keep.close()
     return module.to(setup.device)  # Lightning takes it back
 
 

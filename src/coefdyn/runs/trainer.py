@@ -1,7 +1,6 @@
 """How a run is carried out: Lightning's Trainer made from the `trainer` section."""
 
 import logging
-import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,11 +8,12 @@ from pathlib import Path
 import lightning.pytorch as pl
 import torch
 from lightning.fabric.plugins import CheckpointIO
-from lightning.pytorch.callbacks import Callback, RichProgressBar
+from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.strategies import DDPStrategy
 
 from coefdyn.config.schema import Devices, Trainer
 from coefdyn.errors import ConfigError
+from coefdyn.runs.bar import Bar, is_watched
 from coefdyn.runs.processes import ALONE, Processes, environment
 
 PRECISIONS = {"fp32": "32-true", "bf16-mixed": "bf16-mixed"}
@@ -38,8 +38,7 @@ def lightning_trainer(
 ) -> pl.Trainer:
     """Lightning's Trainer: our checkpoints and metrics file instead of its own."""
     devices = trainer.devices
-    bar = [RichProgressBar(refresh_rate=10, console_kwargs={"stderr": True})]
-    show = sys.stderr.isatty() and processes.first
+    bar = [Bar()] if processes.first and is_watched() else []
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     with warnings.catch_warnings():
         # It advises to use a GPU that is there; trainer=cpu has been asked for.
@@ -57,9 +56,9 @@ def lightning_trainer(
             num_sanity_val_steps=0,
             logger=False,
             enable_checkpointing=True,
-            callbacks=[*callbacks, *(bar if show else [])],
+            callbacks=[*callbacks, *bar],
             plugins=[files, environment(devices.strategy == "ddp")],
-            enable_progress_bar=show,
+            enable_progress_bar=bool(bar),
             enable_model_summary=False,
             default_root_dir=directory,
         )

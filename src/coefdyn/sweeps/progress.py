@@ -52,12 +52,12 @@ class Progress:
             self.seconds[_kind(run)].append(seconds)
         else:
             self.last_failure = f"{run.run_id} failed: {outcome.text}"
-        if not self.live.is_started:
-            number = sum(self.counts.values())
-            line = f"{number}/{self.total} {run.run_id} {outcome.text}, {seconds:.0f} s: "
-            text = line + self.points[run.run_id] + self._eta()
-            with contextlib.suppress(OSError):  # a full disk under a log must not stop the sweep
-                self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        number = sum(self.counts.values())
+        line = f"{number}/{self.total} {run.run_id} {outcome.text}, {seconds:.0f} s: "
+        text = line + self.points[run.run_id]
+        text += "" if self.live.is_started else self._eta()  # which the table shows
+        with contextlib.suppress(OSError):  # a full disk under a log must not stop the sweep
+            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def show(self, busy: Mapping[int, tuple[Sequence[PlannedRun], float]]) -> None:
         """`busy`: what each worker is at, and since when."""

@@ -1,0 +1,66 @@
+"""--help: what a command does, examples, its choices and its keys, from the file of its keys."""
+
+import re
+import textwrap
+
+from coefdyn.config.plugins import CONF, groups, options
+
+WIDTH = 100
+SECTIONS = ("optimizer", "trainer")  # whose keys are in files of their own
+NOT_SHOWN = ("defaults:", "hydra:")  # blocks of a file that are Hydra's
+
+
+def usage(name: str, keys: str, summary: str) -> str:
+    """`keys` is a file of conf/: its header has words and examples, its comments say what keys
+    are."""
+    lines = (CONF / f"{keys}.yaml").read_text().splitlines()
+    size = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    header = [line.removeprefix("#") for line in lines[:size]]
+    words = [line.strip() for line in header if not line.startswith("   ")]
+    examples = [re.sub(r"^python scripts/\w+\.py", f"coefdyn {name}", line.strip())
+                for line in header if line.startswith("   ")]  # fmt: skip
+    body = _body(lines[size:])
+    for section in SECTIONS if keys == "train" else ():
+        file = min((CONF / section).glob("*.yaml"))  # they have the same keys
+        body += [f"{section}:", *(f"  {line}" for line in _body(file.read_text().splitlines()))]
+    parts = [
+        [f"coefdyn {name} [key=value ...]: {summary}", *words],
+        ["Examples", *(f"  {line}" for line in examples)],
+        _choices() if keys == "train" else [],
+        ["Keys, their defaults and what they are", *(part for line in body for part in _key(line))],
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if len(part) > 1)
+
+
+def _body(lines: list[str]) -> list[str]:
+    """Without what is Hydra's, and without blank lines."""
+    kept, shown = [], True
+    for line in lines:
+        if line[:1].strip():
+            shown = not line.startswith(NOT_SHOWN)
+        if shown and line.strip() and not line.startswith(("#", "_")):
+            kept.append(line)
+    return kept
+
+
+def _key(line: str) -> list[str]:
+    """A key on its line, a long comment below it."""
+    line = re.sub(r"\$\{scale\.[^#]*\}", "by scale", line)
+    setting, mark, comment = line.partition(" # ")
+    if len(line) + 2 <= WIDTH or not mark:
+        return [f"  {line}"]
+    indent = " " * (len(setting) - len(setting.lstrip()) + 6)
+    return [f"  {setting}", *textwrap.wrap(comment, WIDTH, initial_indent=indent,
+                                           subsequent_indent=indent)]  # fmt: skip
+
+
+def _choices() -> list[str]:
+    """Groups of files: each is a choice."""
+    lines = ["Choices, as in model=gla model/readout=relu"]
+    for group in (*groups(()), "experiment"):
+        if names := options(group):
+            indent = " " * 23
+            text = textwrap.fill(", ".join(names), WIDTH, initial_indent=indent,
+                                 subsequent_indent=indent).lstrip()  # fmt: skip
+            lines.append(f"  {group:<20} {text}")
+    return lines
