@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import coefdyn
 from coefdyn.cli import main
@@ -165,8 +166,10 @@ def test_an_experiment_of_a_plugin_becomes_a_table_a_picture_and_a_page(
 
 
 @pytest.mark.parametrize(
-    ("group", "name"), [("readout", "square"), ("evolution", "half_life"), ("task", "which_first")]
-)
+    ("group", "name"),
+    [("readout", "square"), ("evolution", "half_life"), ("evolution", "turn"),
+     ("task", "which_first")],
+)  # fmt: skip
 def test_the_contract_holds_for_good_ones(group: str, name: str) -> None:
     check_choice(group, name, plugins=["my_package"])
 
@@ -181,3 +184,47 @@ def test_the_contract_holds_for_good_ones(group: str, name: str) -> None:
 def test_the_contract_fails_for_wrong_traits(group: str, name: str, words: str) -> None:
     with pytest.raises(AssertionError, match=words):
         check_choice(group, name, plugins=["my_package"])
+
+
+WRONG = {
+    "tanh": "the evolution Tanh returns a log_decay that is not finite: a decay must be above 0",
+    "unknown": "the evolution Unknown returns a Turned, which the forms do not know",
+    "undeclared": "the evolution Undeclared returns a log_decay, but its has_decay is False",
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_an_evolution_that_forms_would_take_for_another_is_refused_when_built(name: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        coefdyn.build_mixer("gla", d_model=8, n_heads=2, evolution=name, plugins=["my_package"])
+    assert WRONG[name] in str(refused.value)
+    if name != "undeclared":
+        assert "set dense = True and return Transition(matrix=...)" in str(refused.value)
+
+
+def test_any_other_evolution_trains_as_a_matrix(tmp_path: Path) -> None:
+    """By the loops of the definition: its coefficients are those of the product of rotations."""
+    given = ["model=linear_attention", "model/evolution=turn", "scale=smoke", "task=noisy_recall"]
+    run = coefdyn.train(*given, results=tmp_path, plugins=["my_package"])
+    assert run.record.backend == ["definition", "definition"]
+    mixer = coefdyn.build_mixer(
+        "linear_attention", d_model=8, n_heads=2, evolution="turn", scaling="one",
+        readout="identity", plugins=["my_package"],
+    ).double()  # fmt: skip
+    x = torch.randn(1, 5, 8, dtype=torch.float64)
+    alpha, _ = mixer.coefficients(x)
+    given_ = mixer.projected(x)
+    A = mixer.design.evolution(x, given_.k).matrix
+    assert A is not None
+    product = A[0, 0, 4] @ A[0, 0, 3] @ A[0, 0, 2]
+    expected = given_.q[0, 0, 4] @ product @ given_.k[0, 0, 1]
+    torch.testing.assert_close(alpha[0, 0, 4, 1], expected)
+
+
+def test_a_matrix_has_only_the_form_of_the_definition() -> None:
+    sizes = {"d_model": 8, "n_heads": 2, "evolution": "turn", "plugins": ["my_package"]}
+    with pytest.raises(ConfigError, match="its A_t is given as a matrix; use auto or definition"):
+        coefdyn.build_mixer("linear_attention", backend="linear", **sizes)
+    mixer = coefdyn.build_mixer("linear_attention", **sizes)
+    with pytest.raises(ValueError, match="no recurrent form: its A_t is given as a matrix"):
+        mixer.step(torch.randn(1, 1, 8), None)

@@ -199,7 +199,10 @@ class Design(nn.Module):
         return y, DesignState(position + 1, tuple(sum_ for _, sum_ in results), stream.key_unit)
 
     def definition(self, given: Projected) -> Float[Tensor, "b h t p"]:
-        """The loops of definition.py on this design."""
+        return self._defined(given)[0]
+
+    def _defined(self, given: Projected) -> tuple[Tensor, Tensor, Tensor]:
+        """y, alpha and eta by the loops of definition.py."""
         transition = self.evolution(given.x, given.direction)
         scale = self.scaling(given.x, transition).expand(given.k.shape[:3])
 
@@ -208,21 +211,17 @@ class Design(nn.Module):
             eta_i = self.normalization(given.x[:, i : i + 1], rows)
             return eta_i.expand(*total.shape, 1).squeeze(-1)
 
-        y, _, _ = definition.sequence_model(
-            *(given.q, given.k, given.v),
-            transition.matrices(like=given.k),
-            scale.exp() if self.scaling.log_space else scale,
-            self.readout.measure,
-            eta,
-        )
-        return y
+        scale = scale.exp() if self.scaling.log_space else scale
+        A, qkv = transition.matrices(like=given.k), (given.q, given.k, given.v)
+        return definition.sequence_model(*qkv, A, scale, self.readout.measure, eta)
 
     def coefficients(self, given: Projected) -> Coefficients:
-        """alpha and eta in float64, as they stand unless a row would overflow even that.
-
-        Then the row and its eta are both scaled down to e^600: their ratio is right.
-        """
+        """alpha and eta in float64, as they stand unless a row would overflow even that: then it
+        and its eta are both scaled down to e^600, and their ratio is right."""
         wide = Projected(given.x, given.q.double(), given.k.double(), given.v, given.direction)
+        if self.evolution.dense:
+            _, alpha, eta = self._defined(wide)
+            return Coefficients(alpha, eta, eta.isinf())
         stream = self.prepare(wide)
         k, transition = stream.k.double(), stream.transition.map(torch.Tensor.double)
         alpha, shift = self._alpha(stream.q, k, transition)

@@ -18,6 +18,7 @@ from coefdyn.mixer.design import Design, DesignState, OutputClass, Projected
 from coefdyn.mixer.forms.choice import FORMS, cheapest_form, prefers_loops
 from coefdyn.mixer.fused import unit
 from coefdyn.mixer.shapes import check_input, head_width
+from coefdyn.mixer.slots.admission import check_evolution
 from coefdyn.mixer.slots.evolution import Evolution
 from coefdyn.mixer.slots.normalization import Normalization
 from coefdyn.mixer.slots.preprocess import Preprocess
@@ -70,6 +71,7 @@ class SequenceMixer(nn.Module):
         self.width = head_width(n_state, n_heads)
         self.value_width = head_width(d_value, n_heads, "d_value")
         self.d_model, self.n_heads, self.unit_qk = d_model, n_heads, unit_qk
+        check_evolution(evolution, d_model, n_heads, self.width)
         self.design = Design(evolution, scaling, readout, normalization)
         self.backend = backend
         self.may_use_adapters = True  # they do not work under torch.func
@@ -157,6 +159,11 @@ class SequenceMixer(nn.Module):
                 f"model.backend={backend} is not known; choose from {', '.join(known)}"
             )
         obstacle = None
+        if self.design.evolution.dense and backend not in ("auto", "definition"):
+            raise ValueError(
+                f"model.backend={backend} cannot serve this design: its A_t is given as a matrix; "
+                "use auto or definition"
+            )
         if backend == "linear":
             obstacle = self.design.recurrence_obstacle
         elif backend == "compiled":
@@ -179,7 +186,9 @@ class SequenceMixer(nn.Module):
         form = self.backend
         if form == "compiled":
             self._check_compiled(x.device)
-        if form == "auto" or (form in ADAPTERS and not self.may_use_adapters):
+        if self.design.evolution.dense:
+            form = "definition"
+        elif form == "auto" or (form in ADAPTERS and not self.may_use_adapters):
             form = self._fitting_adapter(x.device, half) or self._own_form(x.shape[1])
             if form != self.form_used:
                 log.debug("backend=auto: %s at length %d", form, x.shape[1])

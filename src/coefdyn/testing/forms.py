@@ -118,7 +118,9 @@ def values_and_gradients(
 
 
 def forms_of(mixer: SequenceMixer) -> list[str]:
-    """Those that can compute it."""
+    """Those that can compute it, besides the definition."""
+    if mixer.design.evolution.dense:
+        return []
     compiled = compiled_obstacle(mixer.design.readout) is None
     recurrent = mixer.design.recurrence_obstacle is None
     return [

@@ -88,6 +88,7 @@ def check_evolution(evolution: Evolution) -> None:
         "has_decay": transition.log_decay,
         "has_direction": transition.direction,
         "has_step_size": transition.step_size,
+        "dense": transition.matrix,
     }
     for trait, part in parts.items():
         present = part is not None

@@ -76,6 +76,8 @@ def commutes(readout: Readout, evolution: Evolution) -> bool:
 
 def obstacle(readout: Readout, evolution: Evolution) -> str | None:
     """Why there is no linear or recurrent form, or None if there is one."""
+    if evolution.dense:
+        return "its A_t is given as a matrix, which only backend=definition takes"
     if readout.feature_map is not None:
         if commutes(readout, evolution):
             return None

@@ -19,7 +19,8 @@ class Evolution(nn.Module):
 
     Traits: `own_direction` asks the mixer for a vector z_t, projected and preprocessed as k_t is,
     in place of k_t; `may_grow` says that |A_t| can exceed 1; the `has_...` traits name the parts
-    of the `Transition` that are present; `per_channel` says that its decay differs by channel.
+    of the `Transition` that are present; `per_channel` says that its decay differs by channel;
+    `dense`: A_t is none of the structures above and is returned as a matrix, which is slow.
     """
 
     own_direction = False
@@ -28,6 +29,7 @@ class Evolution(nn.Module):
     has_decay = False
     has_step_size = False
     per_channel = False
+    dense = False
 
     def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h t n"]) -> Transition:
         raise NotImplementedError

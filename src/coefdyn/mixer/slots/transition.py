@@ -18,13 +18,15 @@ class Transition:
 
     `log_decay` is log a_t: absent (a = 1), one number per head (m = 1), or one per channel
     (m = n). Per-channel decays never exceed 1; a number per head may. `step_size` is Delta_t where
-    A_t has one. Leading axes are batch and head, or both in one.
+    A_t has one. Leading axes are batch and head, or both in one. `matrix` is an A_t of any other
+    kind, alone and written out: only `definition.py` takes it.
     """
 
     log_decay: Float[Tensor, "*b t m"] | None = None
     direction: Float[Tensor, "*b t n"] | None = None
     strength: Float[Tensor, "*b t"] | None = None
     step_size: Float[Tensor, "*b t"] | None = None
+    matrix: Float[Tensor, "*b t n n"] | None = None
 
     @property
     def is_identity(self) -> bool:
@@ -36,6 +38,8 @@ class Transition:
 
     def matrices(self, like: Float[Tensor, "b h t n"]) -> Float[Tensor, "b h t n n"]:
         """A_t written out as n x n matrices, for `definition.py`; shaped as the keys `like`."""
+        if self.matrix is not None:
+            return self.matrix.to(like)
         n = like.shape[-1]
         A = torch.eye(n, dtype=like.dtype, device=like.device).expand(*like.shape, n)
         w = self.direction

@@ -1,5 +1,7 @@
 """Slots that coefdyn does not have, and two that lie about themselves."""
 
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -58,3 +60,47 @@ class Undeclared(HalfLife):
     """The same, without saying that it decays."""
 
     has_decay = False
+
+
+class Turn(Evolution):
+    """A_t turns the first two channels by an angle of x_t: no decay, no reflection, so a matrix."""
+
+    dense = True
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.angle = nn.Linear(d_model, 1, bias=False)
+
+    def forward(self, x: Tensor, k: Tensor) -> Transition:
+        cos, sin = self.angle(x)[..., 0].cos(), self.angle(x)[..., 0].sin()
+        turn = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2)
+        A = torch.eye(k.shape[-1], dtype=k.dtype).repeat(*x.shape[:2], 1, 1)
+        A[..., :2, :2] = turn
+        return Transition(matrix=A.unsqueeze(1).expand(-1, k.shape[1], -1, -1, -1))
+
+
+class Tanh(Evolution):
+    """A_t = tanh(w x_t) I as a decay, whose logarithm does not exist where it is negative."""
+
+    has_decay = True
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(d_model, 1, bias=False)
+
+    def forward(self, x: Tensor, k: Tensor) -> Transition:
+        return Transition(log_decay=self.gate(x).tanh().log().unsqueeze(1).expand(*k.shape[:3], 1))
+
+
+@dataclass(frozen=True)
+class Turned(Transition):
+    """A transition of which the forms know nothing."""
+
+    angle: Tensor | None = None
+
+
+class Unknown(Evolution):
+    """Returns what only it knows."""
+
+    def forward(self, x: Tensor, k: Tensor) -> Transition:
+        return Turned(angle=x[..., 0])
