@@ -22,11 +22,11 @@ demo: setup ## Train a small ablation; leaves a figure and a page in results/dem
 
 .PHONY: test
 test: setup ## Run the tests, 10 to 12 minutes on 2 cores
-	$(BIN)/pytest -n auto --dist loadfile -m 'not slow and not gpu and not wheel and not slurm'
+	$(BIN)/pytest -n auto --dist loadfile -m 'not slow and not gpu and not wheel and not slurm and not docs'
 
 .PHONY: test-slow
 test-slow: setup ## Run the long tests too: the full product of designs
-	$(BIN)/pytest -n auto --dist loadfile -m 'not gpu and not wheel and not slurm'
+	$(BIN)/pytest -n auto --dist loadfile -m 'not gpu and not wheel and not slurm and not docs'
 
 .PHONY: mutants
 mutants: setup ## Plant 100 plausible bugs, one at a time, and report which test catches each (about an hour)
@@ -35,6 +35,14 @@ mutants: setup ## Plant 100 plausible bugs, one at a time, and report which test
 .PHONY: test-wheel
 test-wheel: setup ## Build the wheel, install it without the repo, and use it in an empty directory
 	$(BIN)/pytest -m wheel
+
+.PHONY: test-docs
+test-docs: setup ## Run everything that README, docs/ and the notebook show, and build the site
+	$(BIN)/pytest -m docs tests/docs
+
+.PHONY: docs
+docs: setup ## Build the documentation into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .PHONY: slurm-test
 slurm-test: setup ## Run the tests against a real SLURM of one node (needs slurm-wlm and munge)

@@ -9,6 +9,8 @@ import torch
 from matplotlib.figure import Figure
 
 import coefdyn
+from coefdyn.config.build import build_task
+from coefdyn.config.compose import compose
 from coefdyn.errors import ConfigError
 from coefdyn.results.load import Run
 from tests.runs.runs import folder, run_smoke
@@ -87,6 +89,7 @@ def test_an_ablation_shows_the_best_rate_of_every_seed(results: Path) -> None:
     [
         (lambda f, _: coefdyn.plot.ablation(f, x="readuot"), "no column readuot; did you mean re"),
         (lambda f, _: coefdyn.plot.ablation(f, x="readout", y="accuracy"), "did you mean test/acc"),
+        (lambda f, _: coefdyn.plot.ablation(f, x="seed"), "every dot is a seed already"),
         (lambda *_: coefdyn.plot.curves([]), "needs one run at least"),
         (lambda _, r: coefdyn.plot.curves(r, y="loss"), "no column loss; did you mean"),
         (lambda _, r: coefdyn.plot.coefficients(r[0], [[[1]]]), r"tokens \(b t\)"),
@@ -113,3 +116,15 @@ def test_the_three_lines_of_the_readme_run(
     exec(block, names)  # our own words
     assert isinstance(names["figure"], Figure)
     assert (tmp_path / "mine.png").stat().st_size > 1000
+
+
+def test_examples_of_tasks_show_what_is_read_and_what_is_to_be_written() -> None:
+    task = build_task(compose(["task=noisy_recall", "scale=smoke"]))
+    figure = coefdyn.plot.examples({"noisy_recall": task}, seed=1)
+    (axes,) = figure.axes
+    assert axes.get_title(loc="left") == "noisy recall"
+    drawn = task.generate("test", 1)
+    shown = {text.get_position(): text.get_text() for text in axes.texts}
+    for step, (read, write) in enumerate(zip(drawn.inputs[0], drawn.targets[0], strict=True)):
+        assert shown[step, 0] == str(read)
+        assert shown[step, 1] == ("·" if write < 0 else str(write))

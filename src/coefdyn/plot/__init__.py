@@ -5,6 +5,6 @@ coefdyn.plot.curves([run, other])                           # how training came 
 coefdyn.plot.ablation(coefdyn.load_runs("results"), x="readout", hue="task")
 """
 
-from coefdyn.plot.yours import ablation, coefficients, curves
+from coefdyn.plot.yours import ablation, coefficients, curves, examples
 
-__all__ = ["ablation", "coefficients", "curves"]
+__all__ = ["ablation", "coefficients", "curves", "examples"]

@@ -24,6 +24,7 @@ from coefdyn.results.variance import reach_of
 
 if TYPE_CHECKING:
     from coefdyn.results.load import Run
+    from coefdyn.tasks.task import Task
 
 DESIGN = ("task", "model", "evolution", "scaling", "readout", "normalization", "block",
           "preprocess", "position", "reading", "scale")  # fmt: skip
@@ -103,6 +104,8 @@ def ablation(frame: pd.DataFrame, x: str, hue: str | None = None, y: str = "test
     for name in (x, y, *(given for given in (hue, panel) if given)):
         _known(name, frame.columns)
     _known("seed", frame.columns)
+    if "seed" in (x, hue, panel):
+        raise ConfigError("every dot is a seed already; choose another column than seed")
     keys = [name for name in dict.fromkeys((panel, hue, x)) if name is not None]
     rows = frame.dropna(subset=[y])
     if rows.empty:
@@ -178,3 +181,28 @@ def _known(name: str, columns: Any) -> None:
             f"there is no column {name}; " + (f"did you mean {' or '.join(near)}?" if near else
             "list(frame.columns) names them")
         )  # fmt: skip
+
+
+def examples(tasks: "Mapping[str, Task]", seed: int = 0) -> Figure:
+    """One sequence of each task, by its name: tokens above, below what is to be predicted after
+    each. A colour is a token; a dot is not scored."""
+    with paper_style():
+        height = 0.75 * len(tasks)
+        figure = Figure(figsize=(2 * COLUMN, height), layout="constrained")
+        grid = figure.subplots(len(tasks), 1, squeeze=False)[:, 0]
+        for axes, (name, task) in zip(grid, tasks.items(), strict=True):
+            drawn = task.generate("test", seed)
+            rows = np.stack([drawn.inputs[0], drawn.targets[0]])
+            shown = np.ma.masked_less(rows, 0)
+            axes.imshow(shown, cmap="tab20", vmin=0, vmax=max(19, task.vocab_size), aspect="auto",
+                        alpha=0.55)  # fmt: skip
+            for (row, step), token in np.ndenumerate(rows):
+                axes.text(step, row, "·" if token < 0 else str(token), ha="center", va="center",
+                          fontsize=6)  # fmt: skip
+            axes.set_yticks([0, 1], ["reads", "writes"], fontsize=6)
+            axes.set_xticks([])
+            axes.tick_params(length=0)
+            axes.set_title(task_name(name), fontsize=7.5, loc="left", pad=2)
+            for spine in axes.spines.values():
+                spine.set_visible(False)
+    return figure

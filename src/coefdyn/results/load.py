@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from coefdyn.config.build import build_model
+from coefdyn.config.build import build_model, build_task
 from coefdyn.config.compose import Config
 from coefdyn.config.plugins import from_environment
 from coefdyn.errors import ConfigError
@@ -21,6 +21,7 @@ from coefdyn.model.coefficient_statistics import layers_of, own_forms
 from coefdyn.model.model import SequenceModel
 from coefdyn.runs.archive import record_of, recorded
 from coefdyn.runs.record import OtherSchemaError, Record
+from coefdyn.tasks.task import Task
 
 # Where values came from, or how the command was meant.
 NOT_OF_A_RUN = ("scale", "grid", "paths", "plugins", "logger", "force", "check", "population")
@@ -59,6 +60,10 @@ class Run:
         model = build_model(self.config)
         load_weights(self.folder, model)
         return model.eval()
+
+    def task(self) -> Task:
+        """What it was trained on; `.generate("test", seed).inputs` are tokens (b t)."""
+        return build_task(self.config)
 
     @torch.no_grad()
     def coefficients(self, inputs: Any) -> list[Coefficients]:

@@ -1,0 +1,142 @@
+"""Documentation is true: what it shows runs, what it links to exists."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import pytest
+import yaml
+
+from coefdyn.cli import COMMANDS, main
+from tests.docs.pages import LINK, NAMED, NOTEBOOK, PAGES, ROOT, Block, anchors_of, blocks_of
+
+PLUGIN = ROOT / "tests" / "assets" / "plugin" / "my_package"
+SHELL_ONLY = ("make ", ". .venv", "pip install")
+TAG, SOURCE = (
+    re.compile(r"<(?:script|img|iframe|link)\b[^>]*>"),
+    re.compile(r"(?:src|href)=\"?([^\s\">]+)"),
+)
+MARKS = {"": "runs", "gpu": "planned", "cluster": "planned", "network": "parsed", "long": "parsed"}
+
+
+def small(line: str) -> str:
+    """The same command at a size for tests, with what a cluster would do only planned."""
+    line = re.sub(r"scale=(lite|paper)", "scale=smoke", line.partition("  #")[0].strip())
+    return line.replace("action=submit", "action=plan").replace("trainer=cuda", "trainer=cpu")
+
+
+def arguments_of(line: str) -> list[str]:
+    words = shlex.split(small(line))
+    return [part for word in words for part in (_matches(word) or [word])]
+
+
+def _matches(word: str) -> list[str]:
+    return sorted(map(str, Path().glob(word))) if "*" in word else []
+
+
+def run_shell(block: Block, capsys: pytest.CaptureFixture[str]) -> None:
+    for line in block.text.strip().splitlines():
+        if line.startswith(SHELL_ONLY):
+            check_make(line)
+            continue
+        name, command, *rest = arguments_of(line)
+        if name != "coefdyn":
+            assert block.mark, f"{line}: a test runs coefdyn only"
+            continue
+        assert command in COMMANDS, line
+        if MARKS[block.mark] == "parsed":
+            continue
+        if MARKS[block.mark] == "planned":
+            rest = [word for word in rest if not word.startswith("action=")]
+        code = main([command, *rest])
+        said = capsys.readouterr()
+        assert code == 0, f"{line}: exit code {code}\n{said.out}\n{said.err}"
+
+
+def check_make(line: str) -> None:
+    if line.startswith("make "):
+        targets = line.partition("#")[0].split()[1:]
+        subprocess.run(["make", "-n", *targets], cwd=ROOT, check=True, capture_output=True)
+
+
+@pytest.mark.docs
+@pytest.mark.parametrize("page", [*PAGES, NOTEBOOK], ids=lambda path: path.name)
+def test_everything_that_a_page_shows_runs(
+    page: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In its order, in one directory, as a reader would; Python blocks share their names."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    mpl.use("Agg")
+    shutil.copytree(PLUGIN, tmp_path / "my_package")
+    names: dict[str, Any] = {"__name__": "page"}
+    for block in blocks_of(page):
+        assert block.mark in MARKS, f"{block.mark} is no mark; choose from {', '.join(MARKS)}"
+        if block.language == "bash":
+            run_shell(block, capsys)
+        elif block.language == "python":
+            exec(compile(block.text, f"{page.name}: {block.text[:40]}", "exec"), names)
+        elif block.language == "yaml":
+            assert isinstance(yaml.safe_load(block.text), dict)
+        else:
+            raise AssertionError(f"{page.name} has a block of {block.language}")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_links_and_names_of_files_resolve(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for address in LINK.findall(text):
+        if address.startswith("http"):
+            continue
+        path, _, anchor = address.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.name}: {address}"
+        if anchor:
+            assert anchor in anchors_of(target), f"{page.name}: {address}"
+    for name in NAMED.findall(text):
+        known = (ROOT / name).exists() or list(ROOT.glob(name)) or "<" in name
+        assert known or name.startswith(("results/runs", "results/demo")), f"{page.name}: {name}"
+
+
+def test_the_readme_is_short() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 150
+    assert max(map(len, lines)) <= 120
+
+
+def test_the_notebook_is_the_tutorial() -> None:
+    """Its Python is that of the page."""
+    page = [
+        b.text for b in blocks_of(ROOT / "docs" / "first_ablation.md") if b.language == "python"
+    ]
+    notebook = "\n".join(block.text for block in blocks_of(NOTEBOOK))
+    for text in page:
+        assert text.strip() in notebook
+
+
+@pytest.mark.docs
+def test_the_site_builds_and_loads_nothing_from_a_network(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False, env=quiet)
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr
+    pages = sorted(tmp_path.rglob("*.html"))
+    assert len(pages) >= len(PAGES) - 2
+    for page in pages:
+        text = page.read_text()
+        loaded = [tag for tag in TAG.findall(text) if "canonical" not in tag]
+        sources = [address for tag in loaded for address in SOURCE.findall(tag)]
+        remote = [address for address in sources if address.startswith(("http", "//"))]
+        assert remote == [], page.name
+    for sheet in tmp_path.rglob("*.css"):
+        assert not re.findall(r"url\(\"?(?:https?:)?//", sheet.read_text()), sheet.name
