@@ -1,99 +1,119 @@
-"""The demo's figure and page: one small ablation, from its records."""
+"""The demo's figure, conclusion and page: one small ablation with seeds, from its tables."""
 
 import base64
 import io
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
+from string import Template
 
+import pandas as pd
 from matplotlib.figure import Figure
+from scipy import stats
 
 from coefdyn.paper.looks import NEAR_ZERO, readout_look
-from coefdyn.plot.style import COLUMN, accuracy_axis, legend_below, paper_style, task_name
-from coefdyn.runs.record import Record
+from coefdyn.plot.style import COLUMN, accuracy_axis, legend_below, paper_style, show_seeds
+from coefdyn.results.tables import best_runs
+from coefdyn.results.variance import reach_of
 
-TASKS = ("in_context_recall", "memorization")  # seconds each, at lite
-SHOWN = ("exp", "softplus", "relu", "sigmoid", "elu_plus_one", "identity")
-
-
-def readout(record: Record) -> str:
-    return str(record.choices["model/readout"])
-
-
-def task(record: Record) -> str:
-    return str(record.choices["task"])
+TEMPLATE = Path(__file__).with_name("demo.html")
+READOUTS = ("exp", "softplus", "relu", "identity")
+GRID = ("task=memorization", f"model/readout={','.join(READOUTS)}", "seed=0,1,2",
+        "optimizer.lr=3e-3,1e-2")  # fmt: skip
+LEAST = 0.02  # a smaller difference in accuracy is none
 
 
-def figure(records: Sequence[Record]) -> Figure:
-    """Accuracy against the fraction of coefficients near zero, a panel per task."""
-    tasks = list(dict.fromkeys(task(record) for record in records))
+def best(runs: pd.DataFrame) -> pd.DataFrame:
+    """Of each readout and seed the better learning rate. `runs`: a table of runs."""
+    return pd.concat([best_runs(group) for _, group in runs.groupby("readout", sort=False)])
+
+
+def figure(runs: pd.DataFrame) -> Figure:
+    """Accuracy against the share of coefficients near zero: a dot per seed, a mark per readout."""
     with paper_style():
-        drawing = Figure(figsize=(COLUMN * len(tasks), 2.9), layout="constrained")
-        panels = drawing.subplots(1, len(tasks), squeeze=False)[0]
-        for axes, name in zip(panels, tasks, strict=True):
-            chosen = [record for record in records if task(record) == name]
-            for record in chosen:
-                if record.coefficients is None:  # diverged: an accuracy, but no coefficients
-                    continue
-                label, colour = readout_look(readout(record))
-                x, y = record.coefficients["near_zero"], record.metrics["test/accuracy"]
-                axes.plot(x, y, "o", color=colour, label=label, markersize=6)
-            axes.set(title=task_name(name), xlabel=NEAR_ZERO, xlim=(-0.03, 1.03))
-            accuracy_axis(axes, chosen[0].chance, label=name == tasks[0])
-        legend_below(drawing, columns=len(SHOWN))
+        drawing = Figure(figsize=(COLUMN * 1.4, 2.9), layout="constrained")
+        axes = drawing.subplots()
+        for name, group in best(runs).groupby("readout", sort=False):
+            label, colour = readout_look(str(name))
+            rows = group.dropna(subset=["near_zero"])  # a run that diverged has no coefficients
+            x, y = rows["near_zero"].to_numpy(float), rows["accuracy"].to_numpy(float)
+            show_seeds(axes, x, y, (reach_of(x), reach_of(y)), colour)
+            if len(rows):
+                axes.plot(x.mean(), y.mean(), "o", color=colour, label=label, markersize=6)
+        axes.set(xlabel=NEAR_ZERO, xlim=(-0.03, 1.03))
+        accuracy_axis(axes, float(runs["chance"].iloc[0]))
+        legend_below(drawing, columns=len(READOUTS))
     return drawing
 
 
-def page(records: Sequence[Record], drawing: Figure) -> str:
-    """One file that needs no network: the figure, and a row per run."""
+def conclusion(runs: pd.DataFrame) -> list[str]:
+    """Sentences that follow from the numbers, whatever they are."""
+    chosen = best(runs)
+    values = {
+        str(name): group["accuracy"].to_numpy(float) for name, group in chosen.groupby("readout")
+    }
+    others = [name for name in READOUTS if name in values and name != "identity"]
+    said = [_compared("identity", name, values) for name in others if "identity" in values]
+    means = chosen.groupby("readout")[["near_zero", "accuracy"]].mean()
+    fewest, worst = means["near_zero"].idxmin(), means["accuracy"].idxmin()
+    most, top = means["near_zero"].idxmax(), means["accuracy"].idxmax()
+    said.append(
+        f"The fewest coefficients near zero has {_word(fewest)}, the lowest accuracy "
+        f"{_word(worst)}; the most near zero has {_word(most)}, the highest accuracy {_word(top)}."
+    )
+    if fewest == worst and most == top:
+        said.append("That is what principle 2 expects.")
+    elif fewest == worst:
+        said.append(
+            "The lower end is what principle 2 expects. The upper end is not: more zeros than "
+            "needed do not help here."
+        )
+    else:
+        said.append("Principle 2 expects the same readout at both lower ends: not so here.")
+    return said
+
+
+def _compared(one: str, other: str, values: dict[str, "pd.Series[float]"]) -> str:
+    """The difference of two means with Welch's interval."""
+    a, b = values[other], values[one]
+    gap, few = float(a.mean() - b.mean()), min(len(a), len(b)) < 2
+    if few or (a.std() == 0 and b.std() == 0):
+        return f"{_word(other)} - {_word(one)}: {gap:+.3f}, without an interval."
+    low, high = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
+    words = f"{_word(other)} - {_word(one)}: {gap:+.3f} (95 % interval {low:+.3f} to {high:+.3f})"
+    if low > LEAST:
+        return f"{words}: better."
+    return f"{words}: worse." if high < -LEAST else f"{words}: cannot be told apart by these seeds."
+
+
+def _word(name: object) -> str:
+    return str(name).replace("_", " ")
+
+
+def page(runs: pd.DataFrame, drawing: Figure) -> str:
+    """One file that needs no network: the question, the picture, the conclusion, a row per run."""
     buffer = io.BytesIO()
     drawing.savefig(buffer, format="png", dpi=200)
     picture = base64.b64encode(buffer.getvalue()).decode()
-    return f"""<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>coefdyn demo: which readout?</title>
-<style>
- body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto }}
- body {{ padding: 0 1rem }}
- img {{ max-width: 100% }}
- .scroll {{ overflow-x: auto }}
- table {{ border-collapse: collapse; font-variant-numeric: tabular-nums }}
- th, td {{ padding: .3rem .8rem; border-bottom: 1px solid #ddd; text-align: right }}
- th, td {{ white-space: nowrap }}
- th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) {{ text-align: left }}
- code {{ font-size: .9em }}
-</style>
-<h1>Which readout?</h1>
-<p>{escape(records[0].choices["model"].replace("_", " "))} with its readout &phi; exchanged,
-everything else equal. One learning rate and one seed at scale
-<i>{escape(records[0].choices["scale"])}</i>: enough to see the tool work, not to judge a claim.</p>
-<img src="data:image/png;base64,{picture}" alt="accuracy against the fraction near zero">
-<div class="scroll"><table>
-<tr><th>task</th><th>readout</th><th>accuracy</th><th>chance</th><th>near zero</th>
-<th>in [0.9, 1]</th><th>status</th><th>seconds</th><th>run</th></tr>
-{"".join(_row(record) for record in records)}</table></div>
-<p>Made from the runs' records by <code>make demo</code>; each run's configuration, metrics and
-versions are in <code>results/runs/&lt;run&gt;/record.json</code>.</p>
-</html>
-"""
+    return Template(TEMPLATE.read_text()).substitute(
+        picture=picture,
+        sentences="".join(f"<li>{escape(sentence)}</li>" for sentence in conclusion(runs)),
+        runs=len(runs),
+        seeds=runs["seed"].nunique(),
+        scale=escape(str(runs["scale"].iloc[0])),
+        rows="".join(_row(row) for row in runs.to_dict("records")),
+    )
 
 
-def _row(record: Record) -> str:
-    statistics = record.coefficients or {}
-    cells = [
-        task_name(task(record)),
-        readout(record),
-        f"{record.metrics['test/accuracy']:.3f}",
-        f"{record.chance:.3f}",
-        _number(statistics.get("near_zero")),
-        _number(statistics.get("near_one")),
-        record.status,
-        f"{record.seconds['training']:.0f}",
-        record.run_id,
+def _row(run: dict[str, object]) -> str:
+    near = run["near_zero"]
+    cells: Sequence[str] = [
+        _word(run["readout"]),
+        str(run["seed"]),
+        f"{run['lr']:g}",
+        f"{run['accuracy']:.3f}",
+        "" if near is None or near != near else f"{near:.3f}",
+        str(run["status"]),
+        str(run["run_id"]),
     ]
     return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>\n"
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"

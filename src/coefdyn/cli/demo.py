@@ -1,34 +1,41 @@
-"""`coefdyn demo`: a small real ablation, its figure and its page."""
+"""`coefdyn demo`: a small real ablation with seeds, its figure and its page."""
 
-import itertools
-import warnings
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
+from coefdyn.config.grid import Planner
+from coefdyn.runs.archive import record_of
+from coefdyn.sweeps.pool import StoppedError, run_all
+from coefdyn.sweeps.progress import Progress
+from coefdyn.sweeps.state import unfinished
 
-from coefdyn.allocator import keep_freed_memory
-from coefdyn.config.compose import compose
-from coefdyn.demo import SHOWN, TASKS, figure, page
+JOBS = 2
 
 
 def run(overrides: Sequence[str]) -> int:
-    warnings.filterwarnings("ignore", module=r"lightning\.")
-    keep_freed_memory()
-    from coefdyn.runs.run import run_one  # takes seconds to import
+    """Resumes: what is recorded is not trained again."""
+    from coefdyn.demo import GRID, conclusion, figure, page  # takes seconds
+    from coefdyn.results.tables import run_table
 
-    console = Console(stderr=True)
-    records = []
-    points = list(itertools.product(TASKS, SHOWN))
-    for i, (task, readout) in enumerate(points, 1):
-        console.print(f"[{i}/{len(points)}] {task}, {readout} ...")
-        config = compose([f"task={task}", f"model/readout={readout}", *overrides])
-        records.append(run_one(config))
-        console.print(f"    accuracy {records[-1].metrics['test/accuracy']:.3f}")
-    directory = Path(config.settings.paths.results) / "demo"
+    runs = Planner([*GRID, *overrides]).declared
+    todo = unfinished(runs)
+    try:
+        with Progress(todo, JOBS) as progress:
+            run_all(todo, JOBS, progress)
+    except StoppedError as stopped:
+        print(f"{stopped}: what was trained is saved; the same command goes on", file=sys.stderr)
+        return stopped.exit_code
+    table = run_table(runs, {run.run_id: record_of(run.folder) for run in runs})
+    if len(table) < len(runs):
+        print(f"error: {len(runs) - len(table)} runs failed; see error.txt in "
+              f"{runs[0].folder.parent}", file=sys.stderr)  # fmt: skip
+        return 1
+    directory = Path(runs[0].values["paths"]["results"]) / "demo"
     directory.mkdir(parents=True, exist_ok=True)
-    drawing = figure(records)
+    drawing = figure(table)
     drawing.savefig(directory / "readouts.png", dpi=200)
-    (directory / "index.html").write_text(page(records, drawing))
+    (directory / "index.html").write_text(page(table, drawing))
+    print("\n".join(conclusion(table)))
     print(f"figure: {directory / 'readouts.png'}\npage:   {directory / 'index.html'}")
     return 0
