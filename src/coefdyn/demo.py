@@ -18,7 +18,7 @@ from coefdyn.results.variance import reach_of
 
 TEMPLATE = Path(__file__).with_name("demo.html")
 READOUTS = ("exp", "softplus", "relu", "identity")
-GRID = ("task=memorization", f"model/readout={','.join(READOUTS)}", "seed=0,1,2",
+GRID = ("task=memorization", f"model/readout={','.join(READOUTS)}", "seed=0,1,2,3,4",
         "optimizer.lr=3e-3,1e-2")  # fmt: skip
 LEAST = 0.02  # a smaller difference in accuracy is none
 
@@ -58,8 +58,8 @@ def conclusion(runs: pd.DataFrame) -> list[str]:
     fewest, worst = means["near_zero"].idxmin(), means["accuracy"].idxmin()
     most, top = means["near_zero"].idxmax(), means["accuracy"].idxmax()
     said.append(
-        f"The fewest coefficients near zero has {_word(fewest)}, the lowest accuracy "
-        f"{_word(worst)}; the most near zero has {_word(most)}, the highest accuracy {_word(top)}."
+        f"{_word(fewest)} has the fewest coefficients near zero and {_word(worst)} the lowest "
+        f"accuracy; {_word(most)} has the most near zero and {_word(top)} the highest accuracy."
     )
     if fewest == worst and most == top:
         said.append("That is what principle 2 expects.")
