@@ -15,6 +15,7 @@ from coefdyn.mixer.sequence_mixer import SequenceMixer
 from coefdyn.model.model import SequenceModel
 from coefdyn.principles.check import Report, check
 from coefdyn.results.load import Run, load_run
+from coefdyn.runs.archive import already_recorded, folder_of
 
 
 def build_mixer(
@@ -126,15 +127,16 @@ def _checked(name: str, value: Any) -> Any:
 def train(*overrides: str, results: str | Path = "results", plugins: Sequence[str] = ()) -> Run:
     """Train one run and return it, or find it recorded. Overrides are those of the command line,
     such as "model=gla", "task=noisy_recall", "scale=smoke", "optimizer.lr=1e-3"."""
-    from coefdyn.runs.run import folder_of, run_one  # takes seconds
-
     if not isinstance(results, str | Path) or not str(results):
         raise ConfigError(f"results={results!r} must be a folder")
     _check_texts(overrides)
     config = compose([*overrides, f"paths.results={results}", *_named(plugins)])
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module=r"lightning\.")  # about its own insides
-        run_one(config)
+    if already_recorded(config) is None:
+        from coefdyn.runs.run import run_one  # takes seconds
+
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module=r"lightning\.")  # about its own insides
+            run_one(config)
     return load_run(folder_of(config), plugins)
 
 

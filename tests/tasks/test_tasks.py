@@ -68,7 +68,7 @@ def test_memorization_facts() -> None:
 
 
 def test_unknown_keys_bound_memorization_at_paper_scale() -> None:
-    task = Memorization(4096, 32, 0.0, 0, 12345, num_train=256, num_test=1280)
+    task = Memorization(4096, 32, num_train=256, num_test=1280)
     known = set(task.generate("train", 0).inputs[:, 0::2].ravel())
     wanted = task.generate("test", 0).inputs[:, 0::2].ravel()
     assert np.mean([key in known for key in wanted]) == pytest.approx(0.87, abs=0.01)

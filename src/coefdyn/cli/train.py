@@ -13,6 +13,7 @@ from coefdyn.config.compose import Config, compose, one_sentence
 from coefdyn.config.multirun import left_open, multirun, sweep_points, varied
 from coefdyn.errors import ConfigError
 from coefdyn.principles.check import check
+from coefdyn.runs.archive import already_recorded
 from coefdyn.runs.lock import LockedError, LostLockError
 from coefdyn.runs.population.fusing import listed_members
 from coefdyn.runs.record import Record
@@ -42,6 +43,12 @@ def _names_a_grid(overrides: Sequence[str]) -> bool:
 def train(config: Config, keys: Sequence[str] = ()) -> int:
     """One run; says where its record is. Of several processes only the first says anything.
     `keys`: what tells it from other runs of the same command, which is then one line."""
+    members = listed_members(config)
+    if len(members) == 1 and config.settings.trainer.devices.strategy != "ddp":
+        record = already_recorded(members[0])
+        if record is not None:
+            print(line(config, record, keys) if keys else summary(members[0], record))
+            return 0
     from lightning.pytorch.utilities.exceptions import SIGTERMException  # takes seconds
 
     from coefdyn.runs.processes import rank_here
@@ -54,7 +61,6 @@ def train(config: Config, keys: Sequence[str] = ()) -> int:
     else:
         _warn(config)
     try:
-        members = listed_members(config)
         if len(members) > 1:
             return _train_members(members)
         record = run_one(members[0])

@@ -50,6 +50,8 @@ class Block(nn.Module):
 
     The figure's one Linear to v, q, k and gate is two here, the mixer's and `gate`: the same map.
     The mixer is a `SequenceMixer`, or any module that maps (b t d) to (b t d); d_value is d then.
+    `gated` is Type 2; `post_norm` is the norm after the mixer: over all channels, over each head's,
+    or none.
     """
 
     def __init__(
@@ -60,7 +62,7 @@ class Block(nn.Module):
         n_heads: int,
         d_mlp: int | None,
         gated: bool,
-        post_norm: str,
+        post_norm: str = "all",
     ) -> None:
         super().__init__()
         self.norm = RMSNorm(d_model, eps=EPS)

@@ -7,14 +7,18 @@ by the digest of what it holds, so that damage shows and two people can add to o
 import gzip
 import hashlib
 import json
+import logging
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 
+from coefdyn.config.compose import Config
 from coefdyn.errors import ConfigError
 from coefdyn.runs.record import Record, as_record, read_record, replacing
+
+log = logging.getLogger(__name__)
 
 ENDING = ".jsonl.gz"
 
@@ -26,6 +30,21 @@ class DamagedArchiveError(ConfigError):
 def record_of(folder: Path) -> Record | None:
     """The record of a run by its folder, <results>/runs/<run_id>: there, or in the archive."""
     return read_record(folder / "record.json") or Archive(folder.parents[1]).read(folder.name)
+
+
+def folder_of(config: Config) -> Path:
+    return Path(config.settings.paths.results) / "runs" / config.run_id
+
+
+def already_recorded(config: Config) -> Record | None:
+    """Its record, unless it is to be trained again; says so. Lightning is not needed for that."""
+    record = record_of(folder_of(config))
+    if record is None or config.settings.force:
+        return None
+    log.info("run %s is already recorded; force=true trains it again", record.run_id)
+    if config.settings.logger:
+        log.warning("nothing is logged to %s for it", config.choices.get("logger"))
+    return record
 
 
 def is_recorded(folder: Path) -> bool:

@@ -18,7 +18,7 @@ from coefdyn.config.compose import Config, as_yaml
 from coefdyn.errors import ConfigError
 from coefdyn.model.coefficient_statistics import FEW, brief_statistics, coefficient_statistics
 from coefdyn.model.model import SequenceModel, blocks_of, mixers_of
-from coefdyn.runs.archive import record_of
+from coefdyn.runs.archive import already_recorded, folder_of, record_of
 from coefdyn.runs.batches import Resumable
 from coefdyn.runs.checkpoint import KeepProgress, RunFiles, StoppedByUserError, steps_of
 from coefdyn.runs.learner import Alone, Learner
@@ -45,20 +45,12 @@ log = logging.getLogger(__name__)
 STATISTICS_SEQUENCES, STATISTICS_TOKENS = 64, 2**15  # at most
 
 
-def folder_of(config: Config) -> Path:
-    return Path(config.settings.paths.results) / "runs" / config.run_id
-
-
 def run_one(config: Config) -> Record:
     """Train, test, look at the coefficients, write the record; or find it already written.
 
     With trainer=ddp each of the processes calls it, and the first one writes.
     """
-    recorded = record_of(folder_of(config))
-    if recorded is not None and not config.settings.force:
-        log.info("run %s is already recorded; force=true trains it again", recorded.run_id)
-        if config.settings.logger:
-            log.warning("nothing is logged to %s for it", config.choices.get("logger"))
+    if (recorded := already_recorded(config)) is not None:
         return recorded
     started = time.perf_counter()
     job = begin(set_up(config))

@@ -61,8 +61,9 @@ class Constant(Evolution):
 class GlaDecay(Evolution):
     """A_t = diag(lambda_t), lambda_t = sigmoid(W_2 W_1 x_t + bias)^(1/temperature).
 
-    One lambda per channel, or one per head where `per_channel` is false. Gated linear attention,
-    Yang et al. 2023.
+    One lambda per channel, or one per head where `per_channel` is false. `rank` is that of the map
+    W_2 W_1; a larger `temperature` takes every lambda nearer to 1. Gated linear attention, Yang et
+    al. 2023.
     """
 
     has_decay = True
@@ -73,8 +74,8 @@ class GlaDecay(Evolution):
         n_state: int,
         n_heads: int,
         per_channel: bool,
-        rank: int,
-        temperature: float,
+        rank: int = 16,
+        temperature: float = 16.0,
     ) -> None:
         super().__init__()
         head_width(n_state, n_heads)
@@ -97,8 +98,9 @@ class GlaDecay(Evolution):
 class Mamba2Decay(Evolution):
     """A_t = exp(-Delta_t A), Delta_t = softplus(W x_t + bias) per head, A > 0.
 
-    A is one number per channel, or one per head where `per_channel` is false. Mamba-2, Dao and
-    Gu 2024.
+    A is one number per channel, or one per head where `per_channel` is false, and starts uniform in
+    `rate_range`; the bias starts so that Delta is log-uniform in `step_range`. Mamba-2, Dao and Gu
+    2024.
     """
 
     has_decay = True
@@ -110,8 +112,8 @@ class Mamba2Decay(Evolution):
         n_state: int,
         n_heads: int,
         per_channel: bool,
-        rate_range: Sequence[float],
-        step_range: Sequence[float],
+        rate_range: Sequence[float] = (1.0, 16.0),
+        step_range: Sequence[float] = (1e-3, 1e-1),
     ) -> None:
         super().__init__()
         width = head_width(n_state, n_heads)
@@ -152,7 +154,7 @@ class Householder(Evolution):
         n_heads: int,
         own_direction: bool,
         learned: bool,
-        strength: float,
+        strength: float = 2.0,
         decay: Evolution | None = None,
     ) -> None:
         super().__init__()
@@ -187,12 +189,15 @@ class Householder(Evolution):
 
 
 class ExpForget(Evolution):
-    """A_t = exp(f_t) I, f_t = W x_t + bias per head: may exceed 1. mLSTM, Beck et al. 2024."""
+    """A_t = exp(f_t) I, f_t = W x_t + bias per head: may exceed 1. exp(bias) starts at sigmoid(g)
+    with g spread over `gate_range`. mLSTM, Beck et al. 2024."""
 
     has_decay = True
     may_grow = True
 
-    def __init__(self, d_model: int, n_heads: int, gate_range: Sequence[float]) -> None:
+    def __init__(
+        self, d_model: int, n_heads: int, gate_range: Sequence[float] = (3.0, 6.0)
+    ) -> None:
         super().__init__()
         _check_range("gate_range", gate_range, above=-math.inf)
         self.gate_range = gate_range

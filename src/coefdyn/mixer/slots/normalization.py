@@ -86,7 +86,7 @@ class RowSum(Normalization):
     accepts_unit = True
     sums_to_one = True
 
-    def __init__(self, eps: float, added: float = 0.0) -> None:
+    def __init__(self, eps: float = 1e-6, added: float = 0.0) -> None:
         super().__init__()
         if not eps > 0:
             raise ValueError(f"normalization=row_sum needs eps > 0, not eps={eps}")

@@ -53,7 +53,7 @@ class ShortConv(Preprocess):
 
     neutral: ClassVar = {"applies_to": "qkv"}
 
-    def __init__(self, channels: int, width: int, applies_to: str = "qkv") -> None:
+    def __init__(self, channels: int, width: int = 4, applies_to: str = "qkv") -> None:
         super().__init__(channels)
         if width < 1:
             raise ValueError(f"preprocess=short_conv needs a width of at least 1, not {width}")

@@ -225,7 +225,7 @@ class Polynomial(Readout):
 
     compiled = "polynomial"
 
-    def __init__(self, coefficients: Sequence[float]) -> None:
+    def __init__(self, coefficients: Sequence[float] = (0.0, 1.0, 0.5)) -> None:
         super().__init__()
         if len(coefficients) < 2 or coefficients[-1] == 0:
             raise ValueError(
@@ -257,7 +257,7 @@ class Polynomial(Readout):
 class TaylorExp(Polynomial):
     """phi(s) = sum_{p <= degree} s^p / p!: positive where the degree is even."""
 
-    def __init__(self, degree: int) -> None:
+    def __init__(self, degree: int = 2) -> None:
         if degree < 1:
             raise ValueError(f"readout=taylor_exp needs a degree of at least 1, not {degree}")
         super().__init__([1 / math.factorial(p) for p in range(degree + 1)])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from coefdyn.config.compose import Config
 from coefdyn.errors import ConfigError
-from coefdyn.runs.archive import record_of
+from coefdyn.runs.archive import folder_of, record_of
 from coefdyn.runs.batches import Batches, Resumable
 from coefdyn.runs.checkpoint import steps_of
 from coefdyn.runs.data import Data, ExampleData
@@ -23,7 +23,7 @@ from coefdyn.runs.population.batches import MemberBatches, MemberTests
 from coefdyn.runs.population.fusing import family, is_fused
 from coefdyn.runs.population.stacked import Stack
 from coefdyn.runs.record import CHECKPOINT, Record
-from coefdyn.runs.run import Job, begin, fit, folder_of, leave, make_record, run_one, take
+from coefdyn.runs.run import Job, begin, fit, leave, make_record, run_one, take
 from coefdyn.runs.setup import set_up
 
 Ending = Record | Exception  # a record, or why there is none

@@ -36,11 +36,11 @@ class FuzzyRecall(Task):
         seq_len: int,
         k_motif_size: int,
         v_motif_size: int,
-        multi_query: bool,
-        frac_noise: float,
-        noise_vocab_size: int,
         num_train: int,
         num_test: int,
+        multi_query: bool = True,
+        frac_noise: float = 0.0,
+        noise_vocab_size: int = 0,
     ) -> None:
         super().__init__(vocab_size, seq_len, num_train, num_test)
         check_noise(frac_noise, noise_vocab_size)

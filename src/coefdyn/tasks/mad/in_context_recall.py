@@ -28,11 +28,11 @@ class InContextRecall(Task):
         self,
         vocab_size: int,
         seq_len: int,
-        multi_query: bool,
-        frac_noise: float,
-        noise_vocab_size: int,
         num_train: int,
         num_test: int,
+        multi_query: bool = True,
+        frac_noise: float = 0.0,
+        noise_vocab_size: int = 0,
     ) -> None:
         super().__init__(vocab_size, seq_len, num_train, num_test)
         check_noise(frac_noise, noise_vocab_size)

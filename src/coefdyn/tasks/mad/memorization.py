@@ -18,11 +18,11 @@ class Memorization(Task):
         self,
         vocab_size: int,
         seq_len: int,
-        frac_noise: float,
-        noise_vocab_size: int,
-        map_seed: int,
         num_train: int,
         num_test: int,
+        frac_noise: float = 0.0,
+        noise_vocab_size: int = 0,
+        map_seed: int = 12345,
     ) -> None:
         super().__init__(vocab_size, seq_len, num_train, num_test)
         check_noise(frac_noise, noise_vocab_size)
