@@ -14,6 +14,10 @@ import pytest
 import yaml
 
 from coefdyn.cli import COMMANDS, main
+from coefdyn.paper.sections import SECTIONS
+from coefdyn.paper.summary import in_short
+from coefdyn.paper.verdicts import judge
+from coefdyn.results.files import TableFolder
 from tests.docs.pages import LINK, NAMED, NOTEBOOK, PAGES, ROOT, Block, anchors_of, blocks_of
 
 PLUGIN = ROOT / "tests" / "assets" / "plugin" / "my_package"
@@ -121,6 +125,25 @@ def test_the_notebook_is_the_tutorial() -> None:
     notebook = "\n".join(block.text for block in blocks_of(NOTEBOOK))
     for text in page:
         assert text.strip() in notebook
+
+
+def test_verdicts_are_those_of_the_tables(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In docs/results.md as printed; in README in short, by the experiments of each principle."""
+    monkeypatch.chdir(ROOT)
+    assert main(["report", "format=markdown"]) == 0
+    printed = capsys.readouterr().out.strip()
+    page = (ROOT / "docs" / "results.md").read_text()
+    begin, end = "<!-- begin: coefdyn report format=markdown -->", "<!-- end -->"
+    assert page.partition(begin)[2].partition(end)[0].strip() == printed
+    rows = judge(TableFolder(ROOT / "results", "lite"))
+    readme = (ROOT / "README.md").read_text()
+    for number in range(1, 7):
+        stems = [s.stems for s in SECTIONS if re.match(rf"p{number}(-|$)", s.key)]
+        short = in_short(rows, [stem for part in stems for stem in part])
+        (cell,) = re.findall(rf"^\| {number} \|.*\| ([^|]+) \|$", readme, re.MULTILINE)
+        assert cell == short
 
 
 @pytest.mark.docs

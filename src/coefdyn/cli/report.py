@@ -10,6 +10,7 @@ from coefdyn.cli.keys import console, only_keys
 from coefdyn.config.schema import Report
 from coefdyn.errors import ConfigError
 from coefdyn.paper.report import page
+from coefdyn.paper.summary import markdown
 from coefdyn.paper.verdicts import judge
 from coefdyn.results.files import TableFolder
 
@@ -29,6 +30,9 @@ def run(arguments: Sequence[str]) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(page(folders))
         print(path)
+        return 0
+    if keys.format == "markdown":
+        print("\n\n".join(f"### scale={f.scale}\n\n{markdown(judge(f))}" for f in folders))
         return 0
     verdicts = [row for folder in folders for row in (judged.row() for judged in judge(folder))]
     if keys.format == "json":

@@ -174,7 +174,7 @@ class Figures:
 @dataclass(frozen=True)
 class Report:
     paths: Results
-    format: Literal["page", "json", "table"]
+    format: Literal["page", "json", "table", "markdown"]
 
 
 @dataclass(frozen=True)
