@@ -1,7 +1,7 @@
-"""torch's fused AdamW, with one counter of steps for a group instead of one per parameter.
+"""torch's fused AdamW, with one step counter per group instead of one per parameter.
 
-torch adds one to each parameter's own counter, five calls each: for models of this size most of
-what an optimizer step takes. Numbers and checkpoints are torch's.
+torch increments a counter for each parameter, in five calls each. For small models that is most of
+the time of an optimizer step. Numbers and checkpoints are the same as torch's.
 """
 
 from collections.abc import Callable
@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-ARGUMENTS = {"lr", "weight_decay", "betas", "eps", "fused"}  # that this one knows
+ARGUMENTS = {"lr", "weight_decay", "betas", "eps", "fused"}  # those that this class supports
 
 
 @dataclass(frozen=True)
 class Linked:
-    """The state of a group's parameters; `views` are the elements of `steps`."""
+    """The state of a group's parameters. `steps` is one vector, and `views` are its elements."""
 
     steps: Tensor
     views: list[Tensor]
@@ -25,10 +25,13 @@ class Linked:
 
 
 class AdamW(torch.optim.AdamW):
-    """Where a group's parameters are of one kind and all have gradients, as ours have; else as
-    torch does it."""
+    """AdamW with one step counter per group.
 
-    linked: list[Linked | None] | None = None  # by group; None before a first step
+    A group needs parameters of one device and dtype that all have gradients. Otherwise the step is
+    torch's own.
+    """
+
+    linked: list[Linked | None] | None = None  # per group; None before the first step
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -36,9 +39,9 @@ class AdamW(torch.optim.AdamW):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        # A group without gradients is a member of a population that has ended.
+        # A group without gradients belongs to a member of a population that has ended.
         gradients = [[p.grad for p in group["params"]] for group in self.param_groups]
-        groups = [i for i, found in enumerate(gradients) if any(g is not None for g in found)]
+        groups = [i for i, grads in enumerate(gradients) if any(g is not None for g in grads)]
         if any(self._state_of(i) is None or None in gradients[i] for i in groups):
             super().step()
             self.linked = [self._link(group["params"]) for group in self.param_groups]
@@ -63,7 +66,7 @@ class AdamW(torch.optim.AdamW):
         return self.linked[group] if self.linked else None
 
     def _link(self, parameters: list[Tensor]) -> Linked | None:
-        """Counters that are views of one vector. They are torch's to count too."""
+        """Make the step counters views of one vector. torch's own step still increments them."""
         states = [self.state[p] for p in parameters]
         if not all(states) or len({(p.device, p.dtype) for p in parameters}) > 1:
             return None

@@ -1,4 +1,4 @@
-"""The Python interface: what `import coefdyn` offers. Nothing here needs knowledge of Hydra."""
+"""The Python interface: what `import coefdyn` offers. It needs no knowledge of Hydra."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -33,11 +33,12 @@ def build_mixer(
     Arguments
     ---------
     preset    an architecture of conf/model, such as "gla" or "mamba2"
-    n_state   width of all queries together, d_model if not given; d_value the same of values
-    plugins   packages of yours whose choices and classes may be used
-    choices   evolution, scaling, readout, normalization, preprocess: by name, such as
-              readout="relu", or an object of your own; and any other key of the model section, such
-              as unit_qk=True, factor=0.9, backend="linear"
+    n_state   width of the queries of all heads together; the default is d_model
+    d_value   width of the values of all heads together; the default is d_model
+    plugins   your own packages, whose choices and classes may be used
+    choices   evolution, scaling, readout, normalization and preprocess: a name, such as
+              readout="relu", or your own object. Any other key of the model section, such as
+              unit_qk=True, factor=0.9, backend="linear"
     """
     sizes: dict[str, int | None] = {
         "d_model": d_model,
@@ -75,10 +76,11 @@ def build_model(
     ---------
     preset      an architecture of conf/model, such as "gla" or "mamba2"
     max_length  the longest sequence that learned positions can take
-    d_mlp       inner width of the MLP: twice d_model if not given, None for no MLP
-    mixer       makes a sequence mixer of your own for each layer, in place of the four slots, as in
-                mixer=lambda: MyMixer(64): a module from (batch, time, d_model) to the same shape
-    seed        of the initial weights
+    d_mlp       inner width of the MLP; the default is 2 * d_model, and None means no MLP
+    mixer       a factory of your own sequence mixer, called once per layer, as in
+                mixer=lambda: MyMixer(64). It replaces the four slots, and maps
+                (batch, time, d_model) to the same shape
+    seed        seed of the initial weights
     choices     as for build_mixer, and block and position; objects are copied for each layer
     """
     sizes: dict[str, int | None] = {
@@ -100,7 +102,7 @@ def _chosen(
     plugins: Sequence[str],
     seed: int = 0,
 ) -> tuple[Config, dict[str, Any]]:
-    """The configuration of names and numbers, and the objects by slot."""
+    """The configuration of all names and numbers, and the objects by slot."""
     overrides, objects = [f"model={preset}", f"seed={seed}"], {}
     for name, value in choices.items():
         if name in build.SLOTS and isinstance(value, str):
@@ -114,8 +116,9 @@ def _chosen(
 
 
 def _checked(name: str, value: Any) -> Any:
+    """The user's object for a slot, if it is of the slot's class."""
     kind = build.SLOTS[name]
-    if name == "preprocess" and callable(value):  # the mixer makes it, for its number of channels
+    if name == "preprocess" and callable(value):  # a factory: the mixer knows the channels
         return value
     if name == "block" or not isinstance(value, kind):
         known = ", ".join(options(f"model/{name}"))
@@ -125,8 +128,11 @@ def _checked(name: str, value: Any) -> Any:
 
 
 def train(*overrides: str, results: str | Path = "results", plugins: Sequence[str] = ()) -> Run:
-    """Train one run and return it, or find it recorded. Overrides are those of the command line,
-    such as "model=gla", "task=noisy_recall", "scale=smoke", "optimizer.lr=1e-3"."""
+    """Train one run and return it; a run that is already recorded is only read.
+
+    Overrides are those of the command line, such as "model=gla", "task=noisy_recall",
+    "scale=smoke", "optimizer.lr=1e-3".
+    """
     if not isinstance(results, str | Path) or not str(results):
         raise ConfigError(f"results={results!r} must be a folder")
     _check_texts(overrides)
@@ -135,16 +141,16 @@ def train(*overrides: str, results: str | Path = "results", plugins: Sequence[st
         from coefdyn.runs.run import run_one  # takes seconds
 
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module=r"lightning\.")  # about its own insides
+            warnings.filterwarnings("ignore", module=r"lightning\.")  # about Lightning's internals
             run_one(config)
     return load_run(folder_of(config), plugins)
 
 
 def check_design(*overrides: str, plugins: Sequence[str] = ()) -> Report:
-    """A design against the six principles: `.lines` with a verdict each, `.facts`, `.broken`."""
+    """Test a design against the six principles: `.lines` with verdicts, `.facts`, `.broken`."""
     _check_texts(overrides)
     config = compose([*overrides, *_named(plugins)])
-    build.build_model(config)  # what cannot be built fails here, in its own words
+    build.build_model(config)  # reports a design that cannot be built
     return check(config)
 
 

@@ -1,4 +1,4 @@
-"""The demo's figure, conclusion and page: one small ablation with seeds, from its tables."""
+"""The figure, conclusion and page of `coefdyn demo`, from the table of its runs."""
 
 import base64
 import io
@@ -20,11 +20,11 @@ TEMPLATE = Path(__file__).with_name("demo.html")
 READOUTS = ("exp", "softplus", "relu", "identity")
 GRID = ("task=memorization", f"model/readout={','.join(READOUTS)}", "seed=0,1,2,3,4",
         "optimizer.lr=3e-3,1e-2")  # fmt: skip
-LEAST = 0.02  # a smaller difference in accuracy is none
+LEAST = 0.02  # smaller differences in accuracy do not count
 
 
 def best(runs: pd.DataFrame) -> pd.DataFrame:
-    """Of each readout and seed the better learning rate. `runs`: a table of runs."""
+    """The rows with the best learning rate of each readout and seed. `runs` has a row per run."""
     return pd.concat([best_runs(group) for _, group in runs.groupby("readout", sort=False)])
 
 
@@ -47,34 +47,34 @@ def figure(runs: pd.DataFrame) -> Figure:
 
 
 def conclusion(runs: pd.DataFrame) -> list[str]:
-    """Sentences that follow from the numbers, whatever they are."""
-    chosen = best(runs)
+    """Sentences that say what these numbers show."""
+    best_rows = best(runs)
     values = {
-        str(name): group["accuracy"].to_numpy(float) for name, group in chosen.groupby("readout")
+        str(name): group["accuracy"].to_numpy(float) for name, group in best_rows.groupby("readout")
     }
-    others = [name for name in READOUTS if name in values and name != "identity"]
-    said = [_compared("identity", name, values) for name in others if "identity" in values]
-    means = chosen.groupby("readout")[["near_zero", "accuracy"]].mean()
+    rivals = [name for name in READOUTS if name in values and name != "identity"]
+    sentences = [_compared("identity", name, values) for name in rivals if "identity" in values]
+    means = best_rows.groupby("readout")[["near_zero", "accuracy"]].mean()
     fewest, worst = means["near_zero"].idxmin(), means["accuracy"].idxmin()
     most, top = means["near_zero"].idxmax(), means["accuracy"].idxmax()
-    said.append(
+    sentences.append(
         f"{_word(fewest)} has the fewest coefficients near zero and {_word(worst)} the lowest "
         f"accuracy; {_word(most)} has the most near zero and {_word(top)} the highest accuracy."
     )
     if fewest == worst and most == top:
-        said.append("That is what principle 2 expects.")
+        sentences.append("That is what principle 2 expects.")
     elif fewest == worst:
-        said.append(
+        sentences.append(
             "The lower end is what principle 2 expects. The upper end is not: more zeros than "
             "needed do not help here."
         )
     else:
-        said.append("Principle 2 expects the same readout at both lower ends: not so here.")
-    return said
+        sentences.append("Principle 2 expects the same readout at both lower ends: not so here.")
+    return sentences
 
 
 def _compared(one: str, other: str, values: dict[str, "pd.Series[float]"]) -> str:
-    """The difference of two means with Welch's interval."""
+    """A sentence on the difference of two mean accuracies, with Welch's 95 % interval."""
     a, b = values[other], values[one]
     gap, few = float(a.mean() - b.mean()), min(len(a), len(b)) < 2
     if few or (a.std() == 0 and b.std() == 0):
@@ -91,7 +91,7 @@ def _word(name: object) -> str:
 
 
 def page(runs: pd.DataFrame, drawing: Figure) -> str:
-    """One file that needs no network: the question, the picture, the conclusion, a row per run."""
+    """One HTML file that needs no network: question, picture, conclusion, and a row per run."""
     buffer = io.BytesIO()
     drawing.savefig(buffer, format="png", dpi=200)
     picture = base64.b64encode(buffer.getvalue()).decode()

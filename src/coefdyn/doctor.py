@@ -1,4 +1,4 @@
-"""What this machine can use (devices, kernels, packages, a cluster), and why not the rest."""
+"""What this machine can use: devices, kernels, packages, a cluster; and why it cannot use more."""
 
 import importlib.metadata
 import importlib.util
@@ -18,14 +18,14 @@ from coefdyn.mixer.backends import ADAPTERS
 from coefdyn.mixer.design import Design
 from coefdyn.mixer.forms.choice import FORMS
 
-# What is imported, what installs it, and what it is for.
+# The module, what pip installs it by, and the option that needs it.
 OPTIONAL = (
     ("tiktoken", "tiktoken", "prepare engine=tiktoken"),
     ("datasets", "'coefdyn[hub]'", "prepare source=hub"),
     ("wandb", "'coefdyn[wandb]'", "logger=wandb"),
     ("submitit", "'coefdyn[slurm]'", "train -m hydra/launcher=slurm"),
 )
-# Those of the paper's Table 1, and two of its experiments; others are variants of these.
+# The presets of the paper's Table 1 and two of its experiments. All others are variants of these.
 PRESETS = (
     "softmax_attention",
     "relu_attention",
@@ -42,7 +42,7 @@ PRESETS = (
 
 @dataclass(frozen=True)
 class Part:
-    """One line: `usable` here or not, its version, and what it serves or why it is not usable."""
+    """One line of the report. `note` says what the part is for, or why it is not usable here."""
 
     part: str
     name: str
@@ -52,12 +52,13 @@ class Part:
 
 
 def examine() -> Iterator[Part]:
+    """Every part, usable or not."""
     yield from _machine()
     yield from _backends()
     for module, installs, use in OPTIONAL:
-        found = _is_installed(module)
-        note = use if found else f"for {use}: pip install {installs}"
-        yield Part("optional", module, found, _version(module), note)
+        installed = _is_installed(module)
+        note = use if installed else f"for {use}: pip install {installs}"
+        yield Part("optional", module, installed, _version(module), note)
     yield _cluster()
     for corpus in ("wikitext103", "wikitext2"):
         yield _text(corpus)
@@ -72,10 +73,10 @@ def _machine() -> Iterator[Part]:
         why = "torch sees no device" if torch.version.cuda else "this torch is built without CUDA"
         yield Part("machine", "cuda", False, torch.version.cuda or "", why)
     for index in range(torch.cuda.device_count()):
-        found = torch.cuda.get_device_properties(index)
-        size = f"{found.total_memory / 2**30:.0f} GB, {found.major}.{found.minor}"
-        half = "bf16" if found.major >= 8 else "no bf16: use trainer.precision=fp32"
-        note = f"{found.name}, {size}, {half}"
+        gpu = torch.cuda.get_device_properties(index)
+        size = f"{gpu.total_memory / 2**30:.0f} GB, {gpu.major}.{gpu.minor}"
+        half = "bf16" if gpu.major >= 8 else "no bf16: use trainer.precision=fp32"
+        note = f"{gpu.name}, {size}, {half}"
         yield Part("machine", f"cuda:{index}", True, torch.version.cuda or "", note)
 
 
@@ -100,11 +101,11 @@ def _design(preset: str) -> Design:
 def _cluster() -> Part:
     if shutil.which("sbatch") is None:
         return Part("cluster", "slurm", False, "", "for sweep action=submit: no sbatch here")
-    said = subprocess.run(["sbatch", "--version"], capture_output=True, text=True, check=False)
-    if said.returncode != 0:
-        why = (said.stderr.strip().splitlines() or ["it ends with an error"])[-1]
+    version = subprocess.run(["sbatch", "--version"], capture_output=True, text=True, check=False)
+    if version.returncode != 0:
+        why = (version.stderr.strip().splitlines() or ["it ends with an error"])[-1]
         return Part("cluster", "slurm", False, "", f"for sweep action=submit: {why}")
-    return Part("cluster", "slurm", True, said.stdout.strip(), "sweep action=submit")
+    return Part("cluster", "slurm", True, version.stdout.strip(), "sweep action=submit")
 
 
 def _text(corpus: str) -> Part:
@@ -117,12 +118,12 @@ def _text(corpus: str) -> Part:
 def _is_installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # of its parent
+    except ModuleNotFoundError:  # its parent package is missing
         return False
 
 
 def _version(module: str) -> str:
-    """Of the package that has this module; empty if there is none."""
+    """The version of the package that has this module; empty if it is not installed."""
     names = importlib.metadata.packages_distributions().get(module.partition(".")[0], [])
     fitting = [n for n in names if n.replace("-", "_") in module.replace(".", "_")] or names
     return importlib.metadata.version(fitting[0]) if fitting and _is_installed(module) else ""

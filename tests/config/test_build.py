@@ -128,7 +128,7 @@ def test_a_step_takes_one_token_of_the_same_sequences() -> None:
     with pytest.raises(ValueError, match="one token per sequence, not 2"):
         mixer.step(torch.zeros(1, 2, 128), None)
     _, state = mixer.step(torch.zeros(1, 1, 128), None)
-    with pytest.raises(ValueError, match="the state is of 1 sequences, the input of 3"):
+    with pytest.raises(ValueError, match="the state is of 1 sequences, but the input is of 3"):
         mixer.step(torch.zeros(3, 1, 128), state)
 
 

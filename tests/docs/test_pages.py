@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import pandas as pd
 import pytest
 import yaml
 
@@ -119,6 +120,23 @@ def test_the_notebook_is_the_tutorial() -> None:
     notebook = "\n".join(block.text for block in blocks_of(NOTEBOOK))
     for text in page:
         assert text.strip() in notebook
+
+
+QUOTED = re.compile(r'<span data-of="(\w+)/(\w+)\?([^#"]*)#([\w/]+)">([^<]+)</span>')
+
+
+def test_numbers_quoted_from_tables_are_theirs() -> None:
+    """To the digits that are shown. A number names its table, its point and its column."""
+    quotes = [match for page in PAGES for match in QUOTED.findall(page.read_text())]
+    assert len(quotes) >= 15
+    for scale, stem, point, column, shown in quotes:
+        table = pd.read_csv(ROOT / "results" / "tables" / scale / f"{stem}.csv")
+        for part in point.split("&"):
+            name, _, value = part.partition("=")
+            table = table[table[name] == value]
+        assert len(table) == 1, point
+        digits = len(shown.partition(".")[2])
+        assert f"{float(table[column].iloc[0]):.{digits}f}" == shown, (point, column)
 
 
 def test_verdicts_are_those_of_the_tables(

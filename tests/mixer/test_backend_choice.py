@@ -141,9 +141,9 @@ def test_auto_tries_a_kernel_before_it_takes_it(
     assert not caplog.records
     decays = kernel.call.decays
     for broken, said in (
-        (lambda *x, **y: (2 * decays(*x, **y)[0],), "fla is not used, for it is off by [1.0"),
-        (lambda q, *_, **__: (q * torch.nan,), "fla is not used, for it is off by [nan"),
-        (lambda *_, **__: 1 / 0, "fla is not used, for it fails here: division by zero"),
+        (lambda *x, **y: (2 * decays(*x, **y)[0],), "fla is not used because it is off by [1.0"),
+        (lambda q, *_, **__: (q * torch.nan,), "fla is not used because it is off by [nan"),
+        (lambda *_, **__: 1 / 0, "fla is not used because it fails here: division by zero"),
     ):
         monkeypatch.setattr(kernel.call, "decays", broken)
         assert not made._agrees(kernel, cpu, None)

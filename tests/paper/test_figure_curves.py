@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from coefdyn.paper import experiments, looks
 from coefdyn.paper.principle2_kernels import zeros_per_index
-from coefdyn.plot.style import BLUE, GREY, PINK, RED
+from coefdyn.plot.style import BLUE, GREY, ORANGE, PINK, RED
 from tests.paper.pictures import (
     CHANCES,
     KERNELS,
@@ -274,7 +274,7 @@ def test_p4_shows_both_choices_of_each_structure_their_mean_and_the_better() -> 
         assert chance_is_marked(axes, task)
         assert looks_of(axes) == legend(figure) == {
             "GLA / strength 2": (GREY, "o"), "Mamba-2 / learned": (PINK, "o"),
-            "mean of both": ("#808080", "-"), "better of both": ("#333333", "--"),
+            "mean of both": (BLUE, "-"), "better of both": (ORANGE, "-"),
         }  # fmt: skip
 
 

@@ -1,10 +1,13 @@
 """Statistics against scipy's, and against what the definition says."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from coefdyn.results.statistics import slope
+from coefdyn.results.variance import weighted_sum
 
 LENGTHS = [2.0**k for k in range(4, 12)]
 NOISE = [1.1, 0.9, 1.05, 1.0, 0.93, 1.02, 0.99, 1.08]
@@ -42,3 +45,12 @@ def test_the_interval_of_a_slope_is_that_of_student(count: int) -> None:
 def test_two_lengths_have_a_slope() -> None:
     fit = slope([2, 4], [3, 12])
     assert (fit.slope, fit.low, fit.high) == pytest.approx((2, 2, 2))
+
+
+def test_equal_values_of_a_discrete_statistic_are_not_certain() -> None:
+    """Three agreements of -1/9, of nine pairs each: a step of 2/9, so a deviation of 0.0642."""
+    total = weighted_sum([np.full(3, -1 / 9)], [1.0], None, 0, step=2 / 9)
+    error = 2 / 9 / math.sqrt(12 * 3)
+    assert total.interval(0.95) == pytest.approx((-1 / 9 - 4.3027 * error, -1 / 9 + 4.3027 * error),
+                                                 abs=1e-4)  # fmt: skip
+    assert weighted_sum([np.full(3, 0.5)], [1.0], None, 0).interval(0.95) == (0.5, 0.5)

@@ -101,7 +101,7 @@ def test_every_token_but_the_first_is_a_target_once() -> None:
     ("change", "words"),
     [
         ({"source": "???"}, "source is needed"),
-        ({"source": "/nowhere"}, "is no directory, and not hub"),
+        ({"source": "/nowhere"}, "is no directory; choose a directory or hub"),
         ({"tokenizer": "/nowhere"}, "has neither vocab.json"),
         ({"engine": "words"}, "engine=words is not known"),
         ({"splits": ["dev"]}, "must be a list of train, validation, test"),
@@ -130,7 +130,7 @@ def test_half_a_tokenizer_is_none(text: dict[str, Any], missing: str) -> None:
     ("broken", "words"),
     [
         (None, "pip install 'coefdyn\\[hub\\]'"),
-        (ConnectionError("no route"), r"=hub cannot be had \(ConnectionError\); download"),
+        (ConnectionError("no route"), r"=hub cannot be loaded \(ConnectionError\); download"),
     ],
 )
 def test_without_the_hub_there_is_one_sentence(

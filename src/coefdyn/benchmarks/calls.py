@@ -1,5 +1,8 @@
-"""suite=calls: how many operators a training step calls. Small models pay for calls, not for
-arithmetic; on a GPU each call that does work is at least one launch."""
+"""suite=calls: how many operators a training step calls.
+
+Small models spend their time on calls, not on arithmetic. On a GPU each call that does work is at
+least one launch.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,7 +19,7 @@ from coefdyn.runs.setup import set_up
 
 SUITE = "calls"
 MOST_WORKING, MOST_LEAVES = 300, 700
-# Calls that compute nothing: other views of the same memory, memory itself, questions.
+# Operators that compute nothing: views of the same memory, allocations, queries.
 NO_WORK = {
     "aten::" + name
     for name in """
@@ -31,8 +34,10 @@ NO_WORK = {
 
 @dataclass(frozen=True)
 class Calls:
-    """Of torch's operators and of our own compiled ones: those that do work, and all that call
-    no other."""
+    """Numbers of calls of torch's operators and of our own compiled ones.
+
+    `working`: those that do work. `leaves`: those that call no other operator.
+    """
 
     working: int
     leaves: int
@@ -50,14 +55,16 @@ def run(repeats: int) -> Iterator[Result]:
 
 
 def step_calls(preset: str, scale: str) -> Calls:
-    """Of one step, optimizer included, of a preset's model. The batch has two sequences: its size
-    changes no call."""
+    """The calls of one training step of a preset's model, optimizer included.
+
+    The batch has only two sequences: its size does not change the number of calls.
+    """
     few = ["task=noisy_recall", "task.num_train=8", "task.num_test=2", "trainer.batch_size=2"]
     config = compose([f"model={preset}", f"scale={scale}", *few])
     prepared = set_up(config)
     batches = prepared.data.training_batches(2, torch.device("cpu"), 0)
     steps = bare_steps(config, batches, 10)
-    next(steps)  # which makes the optimizer's state
+    next(steps)  # the first step makes the optimizer's state
     return count_calls(lambda: next(steps))
 
 

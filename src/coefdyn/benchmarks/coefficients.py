@@ -1,5 +1,8 @@
-"""suite=coefficients: what each readout of principle 2 does to one sequence of fuzzy recall: the
-table of principle2_coefficients, from the weights of runs in results/runs."""
+"""suite=coefficients: writes the table of principle2_coefficients.
+
+It has the coefficients of each readout of principle 2 on one sequence of fuzzy recall, from the
+weights of runs in results/runs.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,12 +21,12 @@ from coefdyn.results.tables import COEFFICIENT_COLUMNS, write_table
 SUITE, STEM, RUNS_OF, TASK = (
     "coefficients", "principle2_coefficients", "principle2_readout", "fuzzy_recall",
 )  # fmt: skip
-SEQUENCES = 64  # from which the head is chosen; the first is shown
+SEQUENCES = 64  # used to choose the head; the first is shown
 DIGITS = 3
 
 
 def run(_: int) -> Iterator[Result]:
-    """The bar: weights of a row of softmax attention add up to one."""
+    """Write the table. Its bar: the weights of a row of softmax attention add up to one."""
     folder = TableFolder(Path("results"), "lite")
     table = measured(folder)
     write_table(folder.path(STEM), table)
@@ -32,6 +35,7 @@ def run(_: int) -> Iterator[Result]:
 
 
 def measured(folder: TableFolder) -> pd.DataFrame:
+    """A row per readout, layer and step i, with the weights of the steps up to i as text."""
     points = folder.read(RUNS_OF)
     rows = []
     for point in points[points["task"] == TASK].to_dict("records"):
@@ -42,20 +46,22 @@ def measured(folder: TableFolder) -> pd.DataFrame:
             )
         for layer, (head, weights) in enumerate(most_selective(load_run(place)), 1):
             for i, row in enumerate(weights, 1):
-                words = " ".join(f"{weight:.{DIGITS}g}" for weight in row[:i])
-                rows.append([point["scale"], TASK, point["readout"], layer, head, i, words,
+                text = " ".join(f"{weight:.{DIGITS}g}" for weight in row[:i])
+                rows.append([point["scale"], TASK, point["readout"], layer, head, i, text,
                              point["run_id"]])  # fmt: skip
     return pd.DataFrame(rows, columns=COEFFICIENT_COLUMNS)
 
 
 @torch.no_grad()
 def most_selective(run: Run) -> list[tuple[int, np.ndarray]]:
-    """Of each layer, the head whose rows have the lowest entropy, and its alpha/eta of one
-    sequence."""
+    """For each layer the head whose rows have the lowest entropy, counted from 1.
+
+    With each head comes its alpha/eta (i j) of the first sequence.
+    """
     tokens = build_task(run.config).generate("test", 0).inputs[:SEQUENCES]
-    found = []
+    heads = []
     for alpha, eta, _ in run.coefficients(tokens):
         share = alpha.abs() / alpha.abs().sum(-1, keepdim=True).clamp(min=1e-300)
         head = int(torch.special.entr(share).sum(-1).mean((0, 2)).argmin())
-        found.append((head + 1, (alpha[0, head] / eta[0, head, :, None]).numpy()))
-    return found
+        heads.append((head + 1, (alpha[0, head] / eta[0, head, :, None]).numpy()))
+    return heads

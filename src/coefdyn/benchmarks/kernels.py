@@ -1,4 +1,4 @@
-"""suite=kernels: what `auto` takes against the fastest that this machine has."""
+"""suite=kernels: the backend that `auto` chooses, against the fastest on this machine."""
 
 import sys
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def run(repeats: int) -> Iterator[Result]:
 
 
 def _serving(mixer: SequenceMixer, x: torch.Tensor) -> Iterator[str]:
-    """The backends that compute this mixer here; one that fails says so and is left out."""
+    """The backends that can compute this mixer here. One that fails is reported and left out."""
     usable = [name for name, kernel in ADAPTERS.items() if kernel.absence is None]
     for name in ("quadratic", "linear", *usable):
         try:
@@ -51,7 +51,7 @@ def _serving(mixer: SequenceMixer, x: torch.Tensor) -> Iterator[str]:
             continue
         try:
             _step(mixer, x)
-        except Exception as error:  # whatever a package may raise
+        except Exception as error:  # a package may raise anything
             print(f"{name} is not measured: {' '.join(str(error).split())}", file=sys.stderr)
             continue
         yield name

@@ -1,5 +1,7 @@
-"""suite=lengths: time of Mamba-2 and of softmax attention against sequence length: the table of
-principle1_throughput."""
+"""suite=lengths: time of Mamba-2 and of softmax attention against sequence length.
+
+It writes the table of principle1_throughput.
+"""
 
 from collections.abc import Iterator
 from functools import partial
@@ -20,12 +22,12 @@ SUITE = "lengths"
 GRID = [round(2 ** (k / 2)) for k in range(18, 33)]  # 512 to 65536
 LONGEST = {"linear": 65536, "quadratic": 16384}
 SIZES = ["model.d_model=64", "model.n_state=64", "model.d_value=64", "model.n_heads=4"]
-MODELS = {"linear": "mamba2", "quadratic": "softmax_attention"}  # by the form that each has
-BARS = {"linear": 1.25, "quadratic": 2.4}  # slopes
+MODELS = {"linear": "mamba2", "quadratic": "softmax_attention"}  # form -> the model that has it
+BARS = {"linear": 1.25, "quadratic": 2.4}  # largest slopes
 
 
 def run(repeats: int) -> Iterator[Result]:
-    """The slopes of both, each in the form that it would be trained in here."""
+    """The slopes of both models, each in the form that training would use on this machine."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     name = (
         torch.cuda.get_device_name()
@@ -53,7 +55,10 @@ def run(repeats: int) -> Iterator[Result]:
 
 
 def _added(path: Path, table: pd.DataFrame) -> pd.DataFrame:
-    """To what other processes found on the same device: the claim's interval is over processes."""
+    """The table, added to those that other processes measured on the same device.
+
+    The claim's interval is over processes.
+    """
     before = pd.read_csv(path) if path.exists() else table.iloc[:0]
     if "process" not in before or set(before["device"]) != set(table["device"]):
         return table.assign(process=0)

@@ -13,7 +13,7 @@ Run = Callable[[], object]
 
 @dataclass(frozen=True)
 class Result:
-    """One case: `value` against `baseline`; `ok` where their ratio keeps the bar."""
+    """One case: `value` against `baseline`; `ok` if their ratio is at most `bar`."""
 
     suite: str
     case: str
@@ -26,8 +26,8 @@ class Result:
     interval: tuple[float, float] | None = None  # of the ratio, 95 % confidence
 
     def as_dict(self) -> dict[str, object]:
-        named = asdict(self)
-        return {k: v for k, v in named.items() if v is not None}
+        fields = asdict(self)
+        return {k: v for k, v in fields.items() if v is not None}
 
 
 def result(suite: str, case: str, value: float, unit: str, baseline: float, bar: float) -> Result:
@@ -67,7 +67,7 @@ def interleaved_medians(cases: Mapping[str, Run], repeats: int) -> dict[str, flo
 
 
 def peak_megabytes(run: Run) -> float:
-    """Largest sum of tensors allocated during `run` and alive together, from torch's own record."""
+    """The most memory of tensors alive at one time during `run`, by torch's profiler."""
     run()
     with torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True

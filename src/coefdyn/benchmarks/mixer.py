@@ -55,14 +55,14 @@ def pairs_time(repeats: int) -> Iterator[Result]:
         "scalar decay": Transition(log_decay=scalar),
         "householder": Transition(direction=direction, strength=strength),
     }
-    every = {name: readout(name) for name in options("model/readout")}
+    readouts = {name: readout(name) for name in options("model/readout")}
     cases: dict[str, Run] = {"sdpa": lambda: sdpa(q, k, v, grad)}
     limits: dict[str, float] = {}
     for name, transition in structures.items():
-        for phi_name in every if name == "householder" else SCORED:
+        for phi_name in readouts if name == "householder" else SCORED:
             case = f"compiled, {name}, {phi_name}, against sdpa"
-            cases[case] = normalized_sum(q, k, v, grad, transition, every[phi_name])
-            limits[case] = bar_of(name, every[phi_name])
+            cases[case] = normalized_sum(q, k, v, grad, transition, readouts[phi_name])
+            limits[case] = bar_of(name, readouts[phi_name])
     medians = interleaved_medians(cases, repeats)
     for case, bar in limits.items():
         yield result(SUITE, case, medians[case], "ms", medians["sdpa"], bar)
@@ -77,14 +77,14 @@ def bar_of(structure: str, phi: Readout) -> float:
 
 
 def scan_time(repeats: int) -> Iterator[Result]:
-    """Presets as loops over time, against the linear form, both with all that A_t and b_j need."""
+    """Presets as loops over time, against the linear form; both compute A_t and b_j too."""
     for name in SCANNED:
         sizes = [f"model.{size}={HEADS * WIDTH}" for size in ("d_model", "n_state", "d_value")]
         mixer = build_design_mixer(compose([f"model={name}", *sizes, f"model.n_heads={HEADS}"]))
         x = torch.randn(BATCH, LENGTH, HEADS * WIDTH)
         with torch.no_grad():
-            given = mixer.projected(x)
-        q, k, v = (z.detach().clone().requires_grad_() for z in (given.q, given.k, given.v))
+            initial = mixer.projected(x)
+        q, k, v = (z.detach().clone().requires_grad_() for z in (initial.q, initial.k, initial.v))
         projected = Projected(x, q, k, v, k)
         cases = {
             form: partial(both_passes, mixer.design, form, projected)
@@ -97,13 +97,15 @@ def scan_time(repeats: int) -> Iterator[Result]:
 
 def both_passes(design: Design, form: str, given: Projected) -> object:
     y = getattr(design, form)(given)
-    wanted = (given.q, given.k, given.v, *design.parameters())
-    return torch.autograd.grad(y, wanted, torch.ones_like(y))
+    inputs = (given.q, given.k, given.v, *design.parameters())
+    return torch.autograd.grad(y, inputs, torch.ones_like(y))
 
 
 def resident_memory() -> Iterator[Result]:
-    """The most memory that a process had, computing a design, against the tensor forms. A process
-    of its own for each: what a kernel allocates is not in torch's records."""
+    """Peak memory of a process that computes a design, against the tensor forms.
+
+    Each case has a process of its own, since torch does not record what a kernel allocates.
+    """
     shapes = {"paper's shape": (BATCH, HEADS, LENGTH, WIDTH), "L 1024, n 64": (4, 8, 1024, 64)}
     for shape, sizes in shapes.items():
         for name in ("softmax_attention", "gla", "gated_deltanet"):
@@ -119,7 +121,7 @@ def resident_memory() -> Iterator[Result]:
 
 
 def use(name: str, backend: str, batch: int, heads: int, length: int, width: int) -> None:
-    """Some steps with loops (`compiled`) or without; prints the most megabytes this took."""
+    """Do some steps with loops (backend `compiled`) or without, and print the peak megabytes."""
     sizes = [f"model.{size}={heads * width}" for size in ("d_model", "n_state", "d_value")]
     mixer = build_design_mixer(compose([f"model={name}", *sizes, f"model.n_heads={heads}"]))
     mixer.backend = backend
@@ -176,7 +178,7 @@ def growth_with_length(repeats: int) -> Iterator[Result]:
 
 
 def recurrent_step(repeats: int) -> Iterator[Result]:
-    """64 tokens after 4096 tokens, against 64 tokens after 64."""
+    """Time and memory of 64 tokens after 4096 tokens, against 64 tokens after 64."""
     mixer = build_preset("gated_deltanet")
     with torch.no_grad():
         states: dict[str, MixerState | None] = {}
@@ -211,17 +213,17 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, grad: Tensor) -> Sequence[Tensor]:
 def normalized_sum(
     q: Tensor, k: Tensor, v: Tensor, grad: Tensor, transition: Transition, readout: Readout
 ) -> Run:
-    """One training step of sum_j (alpha_ij / eta_i) v_j, eta the row sum, every input learned."""
+    """One training step of sum_j (alpha_ij / eta_i) v_j: eta is the row sum, all inputs learn."""
     parts = (transition.log_decay, transition.direction, transition.strength)
     inputs = [q, k, v, *(part for part in parts if part is not None)]
 
     design = Design(Given(transition), InverseSqrt(HEADS * WIDTH, HEADS), readout, RowSum(1e-6))
-    given = Projected(torch.zeros(BATCH, LENGTH, 1), q, k, v, k)
-    return lambda: torch.autograd.grad(design.compiled(given), inputs, grad)
+    projected = Projected(torch.zeros(BATCH, LENGTH, 1), q, k, v, k)
+    return lambda: torch.autograd.grad(design.compiled(projected), inputs, grad)
 
 
 class Given(Evolution):
-    """A transition made beforehand: its parameterization is not what is measured."""
+    """A transition made beforehand, so that computing it is not timed."""
 
     def __init__(self, transition: Transition) -> None:
         super().__init__()

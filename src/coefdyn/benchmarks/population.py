@@ -1,4 +1,4 @@
-"""suite=population: runs at once against runs in turn."""
+"""suite=population: several runs trained at once, against the same runs one after another."""
 
 import itertools
 import tempfile
@@ -24,8 +24,9 @@ from coefdyn.runs.setup import set_up
 
 SUITE = "population"
 MEMBERS = 10
-# Compiled layers have taken most calls out of a run alone, and go member by member in a population:
-# on a CPU it is to be no slower, no more. On a GPU it is the launches that members share.
+# The bar for a member's time against a run alone. On a CPU a population must only be no slower:
+# compiled layers leave a run few calls to save, and they go member by member in a population. On a
+# GPU members share launches.
 PAYS = 1.0
 SMALL = ["scale=lite", "task=noisy_recall", "trainer.batch_size=8"]
 SHAPES = {  # from tiny to the paper's
@@ -43,7 +44,7 @@ def run(repeats: int) -> Iterator[Result]:
 
 
 def whole_runs(repeats: int) -> Result:
-    """Through train_population, checkpoints and metrics files included."""
+    """Time of a step within train_population, checkpoints and metrics files included."""
     short = ["task.num_train=320", "task.num_test=8", "trainer.max_epochs=2"]
     seconds: dict[str, list[float]] = {"fused": [], "sequential": []}
     for _ in range(repeats):
@@ -54,17 +55,19 @@ def whole_runs(repeats: int) -> Result:
                     compose([*fixed, f"optimizer.lr={lr}", f"optimizer.weight_decay={decay}"])
                     for lr, decay in itertools.product((1e-4, 5e-4, 1e-3, 5e-3, 1e-2), (0.0, 0.1))
                 ]
-                found = [e for e in train_population(members) if isinstance(e, Record)]
-                assert len(found) == MEMBERS
-                spent.append(sum(record.seconds["training"] for record in found))
-                steps = sum(record.steps for record in found)
+                records = [
+                    ended for ended in train_population(members) if isinstance(ended, Record)
+                ]
+                assert len(records) == MEMBERS
+                spent.append(sum(record.seconds["training"] for record in records))
+                steps = sum(record.steps for record in records)
     fused, alone = ([1e3 * s / steps for s in seconds[mode]] for mode in ("fused", "sequential"))
     case = f"a member's step of {MEMBERS} fused, against sequential; batch 8, L 32, d 32"
     return result_of_pairs(SUITE, case, fused, "ms", alone, PAYS)
 
 
 class Pair:
-    """The same training steps, of all members at once and of one."""
+    """The same training step, of all members at once and of one alone."""
 
     def __init__(self, overrides: list[str]) -> None:
         self.config: Config = compose(overrides)
@@ -89,7 +92,7 @@ class Pair:
 
 
 def operator_calls() -> Result:
-    """Calls that do something: those that other operators make of themselves, as profiled."""
+    """Operator calls per member that call no other operator, counted by the profiler."""
     pair = Pair(SMALL)
     counts = []
     for one in (pair.fused, pair.solo):

@@ -16,7 +16,7 @@ RUNS, BAR = 1000, 2.0  # seconds
 
 
 def run(repeats: int) -> Iterator[Result]:
-    """Copies of a real record of the paper's sizes, but for the steps of its training."""
+    """Load copies of a real record. It has the paper's sizes, but fewer training steps."""
     with tempfile.TemporaryDirectory() as results:
         short = ("task.num_train=128", "task.num_test=64", "trainer.max_epochs=200")
         tiny = ("scale=paper", "task=memorization", "task.vocab_size=64", "trainer.batch_size=128")

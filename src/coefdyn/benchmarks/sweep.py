@@ -1,5 +1,4 @@
-"""suite=sweep: what the local pool costs besides the steps of its runs, in time and memory, and how
-long planning takes."""
+"""suite=sweep: time and memory that the local pool adds to its runs, and planning time."""
 
 import subprocess
 import sys
@@ -33,6 +32,7 @@ def run(_: int) -> Iterator[Result]:
 
 
 def pool() -> Iterator[Result]:
+    """A sweep of short runs: its time per run besides training and testing, and memory growth."""
     with tempfile.TemporaryDirectory() as results:
         grid = ["scale=smoke", f"seed=range(0,{RUNS})", f"paths.results={results}"]
         start = time.perf_counter()
@@ -63,7 +63,7 @@ def pool() -> Iterator[Result]:
 
 
 def _sizes(process: "subprocess.Popen[bytes]", results: Path) -> dict[int, list[float]]:
-    """Megabytes of each worker, over time."""
+    """Memory of each worker in megabytes, sampled over time, by process id."""
     sizes: dict[int, list[float]] = {}
     while process.poll() is None:
         time.sleep(0.2)

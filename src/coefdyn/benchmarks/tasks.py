@@ -1,4 +1,4 @@
-"""suite=tasks: how long the data of each task takes at paper scale, train and test."""
+"""suite=tasks: how long it takes to generate train and test data of each task at paper scale."""
 
 from collections.abc import Iterator
 from functools import partial

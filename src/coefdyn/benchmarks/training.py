@@ -1,4 +1,4 @@
-"""suite=training: runs through the Trainer against a bare loop, and what a run costs besides."""
+"""suite=training: training steps against a bare loop, and what a run costs besides its steps."""
 
 import subprocess
 import sys
@@ -53,7 +53,7 @@ def run(repeats: int) -> Iterator[Result]:
 
 
 def throughput(scale: str, changes: list[str], repeats: int, bar: float) -> Result:
-    """Epochs of a run, checkpoints and metrics file included, against epochs of a bare loop."""
+    """Time of a step in a run, checkpoints and metrics file included, against a bare loop."""
     epochs = ["trainer.max_epochs=" + str(repeats + 2), f"trainer.test_every={repeats + 2}"]
     config = compose([f"scale={scale}", *changes, *epochs])
     prepared = set_up(config)
@@ -88,26 +88,28 @@ def throughput(scale: str, changes: list[str], repeats: int, bar: float) -> Resu
 def steps(
     name: str, scale: str, threads: int, repeats: int, bar: float, share: float | None
 ) -> Iterator[Result]:
-    """A step with compiled loops against the same without; and against its matrix products alone,
-    where `share` is the least part of the step that these must be."""
-    before = torch.get_num_threads()
-    chosen = [f"model={name}", f"scale={scale}", "task=noisy_recall", "task.num_train=256"]
-    config = compose([*chosen, f"trainer.devices.threads={threads}"])
+    """A step with compiled loops against one without, and against its matrix products alone.
+
+    `share`: the least part of the step's time that the products must take.
+    """
+    threads_before = torch.get_num_threads()
+    overrides = [f"model={name}", f"scale={scale}", "task=noisy_recall", "task.num_train=256"]
+    config = compose([*overrides, f"trainer.devices.threads={threads}"])
     prepared = set_up(config)
     size = prepared.trainer.batch_size
     batches = partial(prepared.data.training_batches, size, torch.device("cpu"), 0)
     loops, tensors = (bare_steps(config, batches(), 1000) for _ in range(2))
 
-    def without() -> None:
+    def without_loops() -> None:
         with without_kernels():
             next(tensors)
 
     products = matrix_products(prepared.model, size * prepared.task.length)
     cases: dict[str, Run] = {
-        "loops": lambda: next(loops), "tensors": without, "products": products,
+        "loops": lambda: next(loops), "tensors": without_loops, "products": products,
     }  # fmt: skip
     medians = interleaved_medians(cases, repeats)
-    torch.set_num_threads(before)
+    torch.set_num_threads(threads_before)
     case = f"step of {name} at scale={scale}, {threads} threads"
     yield result(SUITE, f"{case}, against tensor forms", medians["loops"], "ms",
                  medians["tensors"], bar)  # fmt: skip
@@ -117,7 +119,7 @@ def steps(
 
 
 def matrix_products(model: SequenceModel, tokens: int) -> Callable[[], None]:
-    """Those of all linear layers, forward and backward, and nothing else."""
+    """The matrix products of all linear layers, forward and backward, and nothing else."""
     layers = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
     operands = [
         (torch.randn(tokens, x.in_features), x.weight.detach(), torch.randn(tokens, x.out_features))
@@ -132,7 +134,7 @@ def matrix_products(model: SequenceModel, tokens: int) -> Callable[[], None]:
 
 
 def bare_steps(config: Config, batches: Resumable, steps: int) -> Iterator[None]:
-    """What a run computes, in plain PyTorch, a step at a time."""
+    """The training of a run in plain PyTorch; each `next` does one step."""
     model = build_model(config)
     optimizer = build_optimizer(config, model.parameters())
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, partial(cosine, steps, 0))
@@ -147,8 +149,9 @@ def bare_steps(config: Config, batches: Resumable, steps: int) -> Iterator[None]
 
 
 class Alternate(Callback):
-    """Before each step of a run a step of something else, so that slow phases of the machine hit
-    both; the seconds of both per epoch, the run's with all that it does between epochs."""
+    """Does a step of something else before each step of a run, so that slow phases of the machine
+    hit both. `ours` and `bare` are the seconds of both per epoch. Those of the run include all that
+    it does between epochs."""
 
     def __init__(self, other: Iterator[None]) -> None:
         self.other = other
@@ -172,8 +175,10 @@ class Alternate(Callback):
 
 
 def overhead(scale: str, changes: list[str]) -> Result:
-    """Seconds of a train.py process that are neither imports of torch and lightning nor training;
-    at paper scale, where one test is a thousand sequences, nor testing."""
+    """Seconds of a train.py process besides training and the imports of torch and lightning.
+
+    At paper scale testing is left out too: there one test is a thousand sequences.
+    """
 
     def seconds(*arguments: str) -> float:
         start = time.perf_counter()
@@ -187,7 +192,7 @@ def overhead(scale: str, changes: list[str]) -> Result:
         (path,) = Path(results).glob("runs/*/record.json")
         record = read_record(path)
         assert record is not None
-    besides = ["training", "testing"] if scale == "paper" else ["training"]
-    spent = total - imports - sum(record.seconds[name] for name in besides)
-    case = f"train.py at scale={scale} besides imports, {', '.join(besides)}, against 3 s"
+    excluded = ["training", "testing"] if scale == "paper" else ["training"]
+    spent = total - imports - sum(record.seconds[name] for name in excluded)
+    case = f"train.py at scale={scale} besides imports, {', '.join(excluded)}, against 3 s"
     return result(SUITE, case, spent, "s", OVERHEAD_BAR, 1.0)

@@ -1,5 +1,7 @@
-"""suite=variance: how the variance of q . h grows with the head dimension before any training: the
-table of principle5_variance."""
+"""suite=variance: how the variance of q . h grows with the head dimension before any training.
+
+It writes the table of principle5_variance.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,29 +20,30 @@ from coefdyn.results.tables import VARIANCE_COLUMNS, write_table
 SUITE, STEM = "variance", "principle5_variance"
 SEEDS = 24
 SCALINGS = ("one", "inverse_sqrt")
-SIZES = {"paper": (4, (128, 256, 512, 1024)), "lite": (2, (64, 256, 512))}  # heads, n of all heads
+SIZES = {"paper": (4, (128, 256, 512, 1024)), "lite": (2, (64, 256, 512))}  # heads, total n
 SEQUENCES = 8
 
 
 def run(_: int) -> Iterator[Result]:
-    """Softmax attention on fuzzy recall, as principle5_scaling has it, at its sizes."""
+    """The slopes for softmax attention on fuzzy recall, at the sizes of principle5_scaling."""
     for scale in SIZES:
         table = measured(scale)
         write_table(TableFolder(Path("results"), scale).path(STEM), table)
         means = table.groupby(["scaling", "head_dimension"])["score_variance"].mean()
         for scaling in SCALINGS:
             line = means[scaling]
-            # times n, which takes the scaling away, so that both have the slope 1
+            # Times n, which removes the scaling: both slopes should be 1.
             y = line * line.index if scaling == "inverse_sqrt" else line
             fitted = slope(list(line.index), list(y)).slope
-            words = "n Var(q.h), b = 1/sqrt(n)" if scaling == "inverse_sqrt" else "Var(q.h), b = 1"
-            # as far above 1 as it is on either side
+            name = "n Var(q.h), b = 1/sqrt(n)" if scaling == "inverse_sqrt" else "Var(q.h), b = 1"
+            # A slope below 1 counts as one equally far above it.
             value = 1 + abs(fitted - 1)
-            yield result(SUITE, f"slope of {words}, scale={scale}", value, "", 1.0, 1.1)
+            yield result(SUITE, f"slope of {name}, scale={scale}", value, "", 1.0, 1.1)
 
 
 @torch.no_grad()
 def measured(scale: str, seeds: int = SEEDS) -> pd.DataFrame:
+    """A row per scaling, size and seed of an untrained model."""
     heads, sizes = SIZES[scale]
     rows = []
     for scaling in SCALINGS:
@@ -54,6 +57,6 @@ def measured(scale: str, seeds: int = SEEDS) -> pd.DataFrame:
                 torch.manual_seed(seed)
                 model = build_model(config).eval()
                 tokens = torch.as_tensor(build_task(config).generate("train", seed).inputs)
-                found = brief_statistics(model, tokens)["score_variance"]
-                rows.append([scale, scaling, size // heads, seed, found, "CPU"])
+                variance = brief_statistics(model, tokens)["score_variance"]
+                rows.append([scale, scaling, size // heads, seed, variance, "CPU"])
     return pd.DataFrame(rows, columns=VARIANCE_COLUMNS)

@@ -1,5 +1,7 @@
-"""suite=zeros: how many coefficients of a row are zero, and how many dimensions their states span,
-for random q and k: the table of principle2_2_rank."""
+"""suite=zeros: how many coefficients of a row are zero, and how many dimensions their states span.
+
+It writes the table of principle2_2_rank, for random q and k.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,15 +25,16 @@ SEQUENCES = 16
 
 
 def run(_: int) -> Iterator[Result]:
-    """At the head dimension and the longest sequences of principle2_2_zeros."""
+    """Measure at the head dimension and the longest sequences of principle2_2_zeros."""
     for scale in ("paper", "lite"):
         table = measured(scale)
         write_table(TableFolder(Path("results"), scale).path(STEM), table)
-        most, limit = float(table["rank"].max()), float(table["limit"].iloc[0])
-        yield result(SUITE, f"largest mean rank, scale={scale}", most, "", limit, 1.0)
+        largest, limit = float(table["rank"].max()), float(table["limit"].iloc[0])
+        yield result(SUITE, f"largest mean rank, scale={scale}", largest, "", limit, 1.0)
 
 
 def measured(scale: str, sequences: int = SEQUENCES) -> pd.DataFrame:
+    """A row per design and step: means over random sequences."""
     rows = []
     for readout, evolution in DESIGNS:
         config = compose(
@@ -40,10 +43,10 @@ def measured(scale: str, sequences: int = SEQUENCES) -> pd.DataFrame:
         )  # fmt: skip
         model = config.values["model"]
         width = model["n_state"] // model["n_heads"]
-        found = zeros_and_ranks(
+        counts = zeros_and_ranks(
             mixer_of(config, width), config.values["task"]["seq_len"], sequences
         )
-        steps = zip(*(part.tolist() for part in found), strict=True)
+        steps = zip(*(part.tolist() for part in counts), strict=True)
         rows += [
             [scale, readout, evolution, i, round(zeros, 4), round(rank, 4), width - 1]
             for i, (zeros, rank) in enumerate(steps, 1)

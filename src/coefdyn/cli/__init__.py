@@ -11,7 +11,7 @@ from coefdyn.errors import ConfigError
 
 
 class Command(NamedTuple):
-    """`module` of this package has `run(arguments) -> exit code`; `keys` is a file of conf/."""
+    """`module` of this package has `run(arguments) -> exit code`; conf/<keys>.yaml has its keys."""
 
     module: str
     keys: str
@@ -33,7 +33,7 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code: the command's own; 1 with one sentence on stderr if something cannot be done."""
+    """Exit code: the command's own, or 1 after an error, which is one sentence on stderr."""
     name, *rest = (sys.argv[1:] if arguments is None else list(arguments)) or ["--help"]
     if name in ("-h", "--help"):
         print(_overview())
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _with_own_keys(error: ConfigError, name: str) -> ConfigError:
-    """An unknown key may be meant for the command, not for its runs."""
+    """The error; for an unknown key, suggestions include the command's own keys."""
     from coefdyn.config.compose import raw  # takes half a second
     from coefdyn.config.suggest import UnknownKeyError, keys_of
 

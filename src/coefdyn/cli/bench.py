@@ -1,4 +1,4 @@
-"""`coefdyn bench`: speed and memory against their bars."""
+"""`coefdyn bench`: measures speed and memory, and compares them with their bars."""
 
 import importlib
 import json
@@ -22,7 +22,7 @@ SUITES.remove("measure")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Exit code: 0 if every bar is kept, 1 if not."""
+    """Exit code: 0 if every case is within its bar, 1 if not."""
     keys = only_keys(Benchmark, "benchmark", arguments)
     choose("suite", keys.suite, SUITES)
     warnings.filterwarnings("ignore", module=r"lightning\.")

@@ -1,4 +1,4 @@
-"""`coefdyn check`: a design against the six principles."""
+"""`coefdyn check`: tests a design against the six principles."""
 
 import json
 import sys
@@ -31,7 +31,7 @@ def run(arguments: Sequence[str]) -> int:
         if name is not None:
             choose("models", name, options("model", plugins_of(rest)))
         config = compose([*rest, *([f"model={name}"] if name else [])])
-        build_model(config)  # what cannot be built fails here, in its own words
+        build_model(config)  # reports a design that cannot be built
         reports[name or config.choices["model"]] = check(config)
     if keys.out is not None:
         from coefdyn.principles.picture import picture

@@ -1,4 +1,4 @@
-"""`coefdyn demo`: a small real ablation with seeds, its figure and its page."""
+"""`coefdyn demo`: a small real ablation over several seeds, with a figure and a page."""
 
 import sys
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ JOBS = 2
 
 
 def run(overrides: Sequence[str]) -> int:
-    """Resumes: what is recorded is not trained again."""
+    """Train what is not recorded yet, then draw. Exit code: 1 if a run failed."""
     from coefdyn.demo import GRID, conclusion, figure, page  # takes seconds
     from coefdyn.results.tables import run_table
 

@@ -1,4 +1,4 @@
-"""`coefdyn doctor`: what this machine can use, and why not the rest."""
+"""`coefdyn doctor`: lists what this machine can use, and why it cannot use the rest."""
 
 import json
 from collections.abc import Sequence

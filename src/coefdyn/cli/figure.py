@@ -1,4 +1,4 @@
-"""`coefdyn figure`: tables and figures from records, of any experiment."""
+"""`coefdyn figure`: makes tables and figures from the records of any experiment."""
 
 import re
 import sys
@@ -20,12 +20,12 @@ from coefdyn.runs.archive import record_of
 
 def run(arguments: Sequence[str]) -> int:
     keys, rest = own_keys(Figures, "figure", arguments)
-    # experiment and scale are groups of conf/ to Hydra; here they are only names
+    # For Hydra experiment and scale choose files; here they are plain names.
     names = {"experiment": "", "scale": "lite"}
     names |= dict(a.split("=", 1) for a in rest if a.startswith(("experiment=", "scale=")))
     plugins = plugins_of(rest)
     grid = [a for a in rest if a.partition("=")[0] not in (*names, "plugins")]
-    passed_on = [f"scale={names['scale']}", *grid, *(a for a in rest if a.startswith("plugins="))]
+    planned = [f"scale={names['scale']}", *grid, *(a for a in rest if a.startswith("plugins="))]
     measured = [e.stem for e in experiments().values() if e.columns]
     choose("scale", names["scale"], options("scale", plugins))
     if not names["experiment"] and not grid:
@@ -50,20 +50,21 @@ def run(arguments: Sequence[str]) -> int:
         raise ConfigError(
             f"there are no tables in {folder.tables}; name one experiment to make its"
         )
-    chosen = [experiment_of(stem) for stem in stems]
+    selected = [experiment_of(stem) for stem in stems]
     if keys.source != "tables":
-        # Tables of timings and of grids without a file are made elsewhere, and drawn as they are.
-        made = set(options("experiment", plugins))
-        for experiment in chosen:
-            if experiment.stem in made or not names["experiment"]:
-                named = [f"experiment={experiment.stem}"] if names["experiment"] else []
-                # Where runs and data lie says nothing about which runs they are.
-                narrower = [a for a in grid if named and not a.startswith("paths.")]
-                _make_tables(folder, experiment, keys.source, [*named, *passed_on], narrower)
-    for experiment in chosen:
-        absent = [name for name in experiment.needs if not folder.has(name)]
-        if absent:
-            print(f"{experiment.stem}: not drawn, for want of {', '.join(absent)}", file=sys.stderr)
+        # Other commands make the tables of timings and of grids without a file.
+        from_records = set(options("experiment", plugins))
+        for experiment in selected:
+            if experiment.stem in from_records or not names["experiment"]:
+                by_name = [f"experiment={experiment.stem}"] if names["experiment"] else []
+                # A path says where runs are, not which runs they are.
+                filters = [a for a in grid if by_name and not a.startswith("paths.")]
+                _make_tables(folder, experiment, keys.source, [*by_name, *planned], filters)
+    for experiment in selected:
+        missing = [name for name in experiment.needs if not folder.has(name)]
+        if missing:
+            tables = ", ".join(missing)
+            print(f"{experiment.stem}: not drawn; it needs {tables}", file=sys.stderr)
         else:
             print(folder.save(experiment.stem, folder.draw(experiment)))
     return 0
@@ -74,20 +75,24 @@ def _make_tables(
     experiment: Experiment,
     source: str,
     grid: list[str],
-    narrower: list[str],
+    filters: list[str],
 ) -> None:
+    """Write an experiment's tables from its records; `filters` select a part of its runs.
+
+    With source=auto, existing tables are kept while runs are missing.
+    """
     stem = experiment.stem
     known = recorded_too(Planner([*grid, f"paths.results={folder.results}"]))
     runs = known.runs
     records = {run.run_id: record_of(run.folder) for run in runs}
     missing = sum(record is None for record in records.values())
     if missing < len(runs) and (not missing or source == "records"):
-        if narrower and folder.has(stem) and not folder.narrowed(stem):
+        if filters and folder.has(stem) and not folder.narrowed(stem):
             raise ConfigError(
                 f"{folder.path(stem)} is of the whole experiment and would be lost to "
-                f"one with {' '.join(narrower)}; delete it first, or leave that out"
+                f"one with {' '.join(filters)}; delete it first, or leave that out"
             )
-        folder.write(experiment, runs, records, narrower)
+        folder.write(experiment, runs, records, filters)
         if missing or known.waiting:
             total = len(runs) + known.waiting
             words = f"{missing + known.waiting} of {total} runs are missing"

@@ -1,4 +1,4 @@
-"""A command's own keys, and the overrides that it passes on; and how it prints."""
+"""Shared by the commands: reading their own keys, checking choices, printing."""
 
 import dataclasses
 import sys
@@ -15,14 +15,14 @@ T = TypeVar("T")
 
 
 def own_keys(kind: type[T], name: str, arguments: Sequence[str]) -> tuple[T, list[str]]:
-    """The keys of conf/<name>.yaml as their dataclass, and what else was given."""
+    """The keys of conf/<name>.yaml as their dataclass, and the other arguments."""
     own = [a for a in arguments if _is_key(kind, a.partition("=")[0])]
     keys = read(kind, compose(own, name).values)
     return keys, [a for a in arguments if a not in own]
 
 
 def _is_key(kind: Any, key: str) -> bool:
-    """Whether a dataclass has this field, or a section of it does."""
+    """Whether a dataclass has the field `key`, or its section has it, as in slurm.time."""
     first, _, rest = key.partition(".")
     hints = get_type_hints(kind)
     nested = dataclasses.is_dataclass(hints.get(first)) and rest
@@ -30,17 +30,18 @@ def _is_key(kind: Any, key: str) -> bool:
 
 
 def only_keys(kind: type[T], name: str, arguments: Sequence[str]) -> T:
-    """The same, for a command that passes nothing on."""
-    named = [a for a in arguments if not a.startswith("plugins=")]
-    return read(kind, compose(named, name).values)
+    """The keys of conf/<name>.yaml, for a command that takes no other argument."""
+    own = [a for a in arguments if not a.startswith("plugins=")]
+    return read(kind, compose(own, name).values)
 
 
 def choose(name: str, value: str, choices: Sequence[str]) -> str:
+    """`value`, if it is one of the choices; else ConfigError."""
     if value not in choices:
         raise ConfigError(f"{name}={value} is not known; choose from {', '.join(choices)}")
     return value
 
 
 def console() -> Console:
-    """For results: as wide as the terminal, or where there is none wide enough for tables."""
+    """A console for results: as wide as the terminal, or 160 columns where there is none."""
     return Console(width=None if sys.stdout.isatty() else 160)

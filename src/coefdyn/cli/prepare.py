@@ -1,4 +1,4 @@
-"""`coefdyn prepare`: WikiText to tokens."""
+"""`coefdyn prepare`: turns WikiText into tokens."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""`coefdyn report`: verdicts on the paper's claims, and the page that shows everything."""
+"""`coefdyn report`: prints verdicts on the paper's claims, or writes the page with all results."""
 
 import json
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from coefdyn.results.files import TableFolder
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Exit code 0: a claim that is not reproduced is a result."""
+    """Exit code: always 0. A claim that is not reproduced is a result too."""
     keys = only_keys(Report, "report", arguments)
     results = Path(keys.paths.results)
     places = sorted(path.name for path in (results / "tables").glob("*") if path.is_dir())

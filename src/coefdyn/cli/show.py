@@ -1,4 +1,4 @@
-"""`coefdyn show`: the record of a run for people; of two runs, what differs."""
+"""`coefdyn show`: prints the record of one run, or the differences of two."""
 
 import dataclasses
 import json
@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _found(name: str, results: Path) -> Run:
-    """By its folder, or by its name or the beginning of it."""
+    """The run with this folder, run_id or beginning of a run_id."""
     if "/" in name or (Path(name) / "record.json").exists():
         return load_run(name)
     fitting = [folder for folder in recorded(results) if folder.name.startswith(name)]

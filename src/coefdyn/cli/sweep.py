@@ -1,4 +1,4 @@
-"""`coefdyn sweep`: plan, run, submit and look after the runs of a grid."""
+"""`coefdyn sweep`: plans, trains, submits and manages the runs of a grid."""
 
 import json
 import sys
@@ -24,7 +24,7 @@ from coefdyn.sweeps.state import State, count, epochs, last_error, state, unfini
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Exit code: for run and status 1 unless everything is recorded; for plan and submit 0."""
+    """Exit code: 0 for plan and submit; for run and status 1 unless every run is recorded."""
     keys, rest = own_keys(Sweep, "sweep", arguments)
     planner = Planner(rest)
     known = known_runs(planner)
@@ -35,7 +35,7 @@ def run(arguments: Sequence[str]) -> int:
             "to do them again"
         )
     if not runs:
-        raise ConfigError("the grid has no points; look at the ranges and lists given")
+        raise ConfigError("the grid has no points; a range or list on the command line is empty")
     if keys.action == "run":
         return _run(planner, keys)
     if keys.action == "decide":
@@ -51,8 +51,11 @@ def _plan(known: Known, keys: Sweep) -> int:
 
 
 def _cost(known: Known, states: dict[str, State]) -> dict[str, float] | None:
-    """Hours of one core: of what is missing now, and of what follows. By the mean time of recorded
-    runs of the same task, or of any; None if there is none."""
+    """Estimated core hours: of the runs missing now, and of those that follow them.
+
+    A run counts the mean time of recorded runs of its task, or of all tasks. None if no run is
+    recorded.
+    """
     seconds: dict[str, list[float]] = {}
     missing: list[str] = []
     for run in known.runs:
@@ -61,12 +64,12 @@ def _cost(known: Known, states: dict[str, State]) -> dict[str, float] | None:
             missing.append(task)
         elif record := record_of(run.folder):
             seconds.setdefault(task, []).append(record.seconds["session"])
-    every = [value for values in seconds.values() for value in values]
-    if not every:
+    all_tasks = [value for values in seconds.values() for value in values]
+    if not all_tasks:
         return None
-    now = [mean(seconds.get(task, every)) for task in missing]
-    follow = known.waiting * (mean(now) if now else mean(every))
-    return {"now": sum(now) / 3600, "following": follow / 3600}
+    now = [mean(seconds.get(task, all_tasks)) for task in missing]
+    following = known.waiting * (mean(now) if now else mean(all_tasks))
+    return {"now": sum(now) / 3600, "following": following / 3600}
 
 
 def _status(known: Known, keys: Sweep) -> int:
@@ -79,7 +82,7 @@ def _status(known: Known, keys: Sweep) -> int:
 
 
 def _print_points(runs: Sequence[PlannedRun]) -> None:
-    """A line per grid point, over its seeds: of each the best rate, or that which pilots chose."""
+    """Print a line per grid point, over its seeds, at the best learning rate or the pilots'."""
     from coefdyn.results.tables import free_axes, point_table, run_table  # takes half a second
 
     records = {run.run_id: _record(run) for run in runs}
@@ -87,12 +90,12 @@ def _print_points(runs: Sequence[PlannedRun]) -> None:
     if points.empty:
         return
     names = free_axes(points)
-    measured = "test/perplexity" if points["test/perplexity"].notna().any() else "accuracy"
-    table = Table(*names, measured.removeprefix("test/"), "spread", "seeds", "best lr", "diverged")
+    metric = "test/perplexity" if points["test/perplexity"].notna().any() else "accuracy"
+    table = Table(*names, metric.removeprefix("test/"), "spread", "seeds", "best lr", "diverged")
     for point in points.to_dict("records"):
-        several = measured == "accuracy" and point["seeds"] > 1
+        several = metric == "accuracy" and point["seeds"] > 1
         spread = f"{point['accuracy_min']:.4f} to {point['accuracy_max']:.4f}" * several
-        numbers = (f"{point[measured]:.4f}", spread, point["seeds"], f"{point['lr']:g}",
+        numbers = (f"{point[metric]:.4f}", spread, point["seeds"], f"{point['lr']:g}",
                    point["diverged"] or "")  # fmt: skip
         table.add_row(*(Text(str(x)) for x in (*(point[name] for name in names), *numbers)))
     console().print(table)
@@ -101,12 +104,12 @@ def _print_points(runs: Sequence[PlannedRun]) -> None:
 def _record(run: PlannedRun) -> Record | None:
     try:
         return record_of(run.folder)
-    except ConfigError:  # which the table of failed runs says
+    except ConfigError:  # the table of failed runs shows it
         return None
 
 
 def _run(grid: Planner, keys: Sweep) -> int:
-    """In rounds, while the runs of one ask for others; each run is tried once."""
+    """Train in rounds, because records of one round may call for more runs. Each is tried once."""
     tried: set[str] = set()
     try:
         while todo := [run for run in unfinished(known_runs(grid).runs) if run.run_id not in tried]:
@@ -120,7 +123,7 @@ def _run(grid: Planner, keys: Sweep) -> int:
 
 
 def _decide(grid: Sequence[str], example: PlannedRun, keys: Sweep) -> int:
-    """Exit code 0 if all claims are decided."""
+    """Add seeds until the claims are decided. Exit code: 0 if all are, 1 if not."""
     from coefdyn.paper.decide import Decision, as_json  # takes seconds
 
     def here(todo: list[PlannedRun]) -> bool:
@@ -166,7 +169,7 @@ def _submit(known: Known, keys: Sweep) -> int:
 
 
 def _archive(known: Known, keys: Sweep) -> int:
-    """Exit code 1 if something is missing still: what there is has been kept."""
+    """Archive the records that there are. Exit code: 1 if some are still missing."""
     results = Path(keys.into or known.runs[0].values["paths"]["results"])
     records = [record_of(run.folder) for run in known.runs]
     done = [record for record in records if record is not None]
@@ -180,7 +183,7 @@ def _archive(known: Known, keys: Sweep) -> int:
 
 
 def _clean(known: Known, keys: Sweep) -> int:
-    """Not of a run that is at work again."""
+    """Remove checkpoints of recorded runs, except of a run that is being trained again."""
     finished = [run.folder for run in known.runs if record_of(run.folder) and not _at_work(run)]
     checkpoints = [path for folder in finished for path in folder.glob(CHECKPOINT)]
     size = sum(path.stat().st_size for path in checkpoints)
@@ -191,12 +194,12 @@ def _clean(known: Known, keys: Sweep) -> int:
     return 0
 
 
-def _say(found: Mapping[str, object], words: str, keys: Sweep) -> None:
-    print(json.dumps(found) if keys.format == "json" else words)
+def _say(numbers: Mapping[str, object], words: str, keys: Sweep) -> None:
+    print(json.dumps(numbers) if keys.format == "json" else words)
 
 
 def _size(path: Path) -> int:
-    """Files of runs at work come and go."""
+    """Bytes of a file; 0 if it is gone, since a run at work removes files."""
     try:
         return path.stat().st_size if path.is_file() else 0
     except FileNotFoundError:
@@ -222,8 +225,8 @@ def _print(known: Known, style: str, every: bool) -> dict[str, int]:
         print(json.dumps(counts | about | {"runs": rows}))
     else:
         _print_table(runs, states, every)
-        follow = f"; {known.waiting} more follow their pilots" * bool(known.waiting)
-        print(", ".join(f"{number} {name}" for name, number in counts.items()) + follow)
+        waiting = f"; {known.waiting} more follow their pilots" * bool(known.waiting)
+        print(", ".join(f"{number} {name}" for name, number in counts.items()) + waiting)
         if every and (cost := _cost(known, states)):
             print("about {now:.2g} core hours, {following:.2g} for what follows".format(**cost))
     return counts
@@ -239,6 +242,7 @@ def _row(run: PlannedRun, at: State) -> dict[str, object]:
 
 
 def _at_work(run: PlannedRun) -> str:
+    """How far a run is and who trains it; empty if nobody does."""
     try:
         owner = owner_of(run.folder)
     except OSError:
@@ -248,7 +252,7 @@ def _at_work(run: PlannedRun) -> str:
 
 
 def _print_table(runs: Sequence[PlannedRun], states: dict[str, State], every: bool) -> None:
-    """Every run, or those that need attention and those at work."""
+    """Print every run, or only those that failed, diverged or are being trained."""
     table = Table("run", "state", "point", "what is known")
     points = differences(runs)
     for run in runs:

@@ -1,4 +1,4 @@
-"""`coefdyn train`: one run, a population, or with -m every combination of values."""
+"""`coefdyn train`: trains one run, a population, or with -m every combination of values."""
 
 import contextlib
 import logging
@@ -21,7 +21,7 @@ from coefdyn.runs.record import Record
 
 def run(arguments: Sequence[str]) -> int:
     """Exit code: 0 if every run is recorded (a divergence is a result), 1 if not."""
-    warnings.filterwarnings("ignore", module=r"lightning\.")  # about its own insides
+    warnings.filterwarnings("ignore", module=r"lightning\.")  # about Lightning's internals
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     overrides = [argument for argument in arguments if not argument.startswith("-")]
     if len(overrides) < len(arguments):  # -m, --cfg, ...
@@ -41,8 +41,10 @@ def _names_a_grid(overrides: Sequence[str]) -> bool:
 
 
 def train(config: Config, keys: Sequence[str] = ()) -> int:
-    """One run; says where its record is. Of several processes only the first says anything.
-    `keys`: what tells it from other runs of the same command, which is then one line."""
+    """Train one run and print a summary. Of several processes only the first prints.
+
+    `keys` are those in which the runs of one command differ; the summary is then one line.
+    """
     members = listed_members(config)
     if len(members) == 1 and config.settings.trainer.devices.strategy != "ddp":
         record = already_recorded(members[0])
@@ -75,7 +77,7 @@ def train(config: Config, keys: Sequence[str] = ()) -> int:
 
 
 def _train_members(members: Sequence[Config]) -> int:
-    """A population; says where each record is, and why some are not there."""
+    """Train a population. Print a summary or an error for each member."""
     from coefdyn.runs.population.training import train_population
 
     code = 0
@@ -89,18 +91,18 @@ def _train_members(members: Sequence[Config]) -> int:
 
 
 def _warn(config: Config) -> None:
-    """One line if the design breaks a principle; it may be what the run is to show."""
+    """Print one line if the design breaks a principle, which may be the purpose of the run."""
     if not config.settings.check or config.settings.model.mixer is not None:
         return
-    with contextlib.suppress(ConfigError):  # the run itself will say what is wrong
+    with contextlib.suppress(ConfigError):  # the run itself reports it
         broken = check(config).broken
         words = "; ".join(f"{line.principle}: {line.reason} ({line.number})" for line in broken)
         if words:
-            print(f"warning: this design breaks {words}; check=false is silent", file=sys.stderr)
+            print(f"warning: this design breaks {words}; check=false hides this", file=sys.stderr)
 
 
 def line(config: Config, record: Record, keys: Sequence[str]) -> str:
-    """What differs, and what came of it."""
+    """One line: the values of `keys`, the results and the folder."""
     point = [o for o in config.overrides if o.partition("=")[0] in keys]
     short = " ".join(o.removeprefix("model/") for o in point)
     perplexity = record.metrics.get("test/perplexity")

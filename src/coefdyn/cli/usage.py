@@ -1,4 +1,4 @@
-"""--help: what a command does, examples, its choices and its keys, from the file of its keys."""
+"""--help of a command: what it does, examples, choices and keys, read from its file in conf/."""
 
 import re
 import textwrap
@@ -6,13 +6,16 @@ import textwrap
 from coefdyn.config.plugins import CONF, groups, options
 
 WIDTH = 100
-SECTIONS = ("optimizer", "trainer")  # whose keys are in files of their own
-NOT_SHOWN = ("defaults:", "hydra:")  # blocks of a file that are Hydra's
+SECTIONS = ("optimizer", "trainer")  # sections with their own files
+NOT_SHOWN = ("defaults:", "hydra:")  # blocks that configure Hydra
 
 
 def usage(name: str, keys: str, summary: str) -> str:
-    """`keys` is a file of conf/: its header has words and examples, its comments say what keys
-    are."""
+    """The help text of a command. `keys` names a file of conf/.
+
+    The file's header has sentences, and examples indented by three spaces. The comment behind a
+    key explains it.
+    """
     lines = (CONF / f"{keys}.yaml").read_text().splitlines()
     size = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
     header = [line.removeprefix("#") for line in lines[:size]]
@@ -21,7 +24,7 @@ def usage(name: str, keys: str, summary: str) -> str:
                 for line in header if line.startswith("   ")]  # fmt: skip
     body = _body(lines[size:])
     for section in SECTIONS if keys == "train" else ():
-        file = min((CONF / section).glob("*.yaml"))  # they have the same keys
+        file = min((CONF / section).glob("*.yaml"))  # all files have the same keys
         body += [f"{section}:", *(f"  {line}" for line in _body(file.read_text().splitlines()))]
     parts = [
         [f"coefdyn {name} [key=value ...]: {summary}", *words],
@@ -33,18 +36,18 @@ def usage(name: str, keys: str, summary: str) -> str:
 
 
 def _body(lines: list[str]) -> list[str]:
-    """Without what is Hydra's, and without blank lines."""
-    kept, shown = [], True
+    """The lines of a file without Hydra's blocks, comments and blank lines."""
+    body, shown = [], True
     for line in lines:
         if line[:1].strip():
             shown = not line.startswith(NOT_SHOWN)
         if shown and line.strip() and not line.startswith(("#", "_")):
-            kept.append(line)
-    return kept
+            body.append(line)
+    return body
 
 
 def _key(line: str) -> list[str]:
-    """A key on its line, a long comment below it."""
+    """A key with its comment, which is wrapped below the key if it is long."""
     line = re.sub(r"\$\{scale\.[^#]*\}", "by scale", line)
     setting, mark, comment = line.partition(" # ")
     if len(line) + 2 <= WIDTH or not mark:
@@ -55,7 +58,7 @@ def _key(line: str) -> list[str]:
 
 
 def _choices() -> list[str]:
-    """Groups of files: each is a choice."""
+    """Every group of conf/ with the files to choose from."""
     lines = ["Choices, as in model=gla model/readout=relu"]
     for group in (*groups(()), "experiment"):
         if names := options(group):

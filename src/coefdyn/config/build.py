@@ -1,4 +1,4 @@
-"""From configuration to objects."""
+"""Builds the objects that a configuration names: models, tasks, optimizers, loggers."""
 
 import copy
 import tempfile
@@ -40,14 +40,14 @@ DESIGN_SLOTS: dict[str, type] = {
     "normalization": Normalization,
 }
 SLOTS = DESIGN_SLOTS | {"preprocess": Preprocess, "block": Block, "position": Position}
-NOT_ARGUMENTS = ("name", "source", "seed")  # of a task: which it is called, and where its data is
+NOT_ARGUMENTS = ("name", "source", "seed")  # keys of a task that no constructor takes
 
-# Objects in place of what the configuration has, by slot; or under `mixer` what makes a mixer.
+# By slot, an object that replaces the configuration's; under `mixer`, a factory of mixers.
 Objects = Mapping[str, Any]
 
 
 def build_model(config: Config, objects: Objects | None = None) -> SequenceModel:
-    """The model of a composed configuration: the same seed gives the same weights."""
+    """The model of a composed configuration. The same seed gives the same weights."""
     model = config.settings.model
     head = AutoEncoderHead if build_task(config).auto_encoder else NextTokenHead
     torch.manual_seed(config.settings.seed)
@@ -72,8 +72,10 @@ def build_task(config: Config) -> Task:
 
 
 def build_optimizer(config: Config, parameters: Iterable[Any]) -> Optimizer:
-    """The optimizer of a composed configuration, at its peak learning rate. As torch has it,
-    `parameters` may also be groups with settings of their own."""
+    """The optimizer of a composed configuration, at its peak learning rate.
+
+    `parameters` may also be groups with their own settings, as in torch.
+    """
     for name in ("lr", "weight_decay", "eps"):
         value = config.settings.optimizer.get(name, 0.0)
         if type(value) not in (int, float):
@@ -92,17 +94,19 @@ def build_optimizer(config: Config, parameters: Iterable[Any]) -> Optimizer:
 
 
 def build_logger(config: Config) -> "list[Callable[..., Logger]]":
-    """What is logged to besides metrics.csv: one of Lightning's loggers, to be called with
-    save_dir and version, or nothing."""
+    """Factories of the loggers used besides metrics.csv: none, or one of Lightning's.
+
+    A factory is called with save_dir, version and name.
+    """
     if not config.settings.logger:
         return []
     from lightning.pytorch.loggers import Logger
 
     make = build_slot(config, config.settings.logger, Logger)
-    with tempfile.TemporaryDirectory() as directory:  # a missing package is known only when tried
+    with tempfile.TemporaryDirectory() as directory:  # only a try shows a missing package
         try:
             make(save_dir=directory, version="check", name="check")
-        except Exception as error:  # each logger has errors of its own
+        except Exception as error:  # each logger raises its own errors
             raise ConfigError(
                 f"logger={config.choices.get('logger')} cannot be used: {one_sentence(error)}"
             ) from error
@@ -110,7 +114,7 @@ def build_logger(config: Config) -> "list[Callable[..., Logger]]":
 
 
 def build_block(config: Config, objects: Objects | None = None) -> Block:
-    """One block with a mixer of its own."""
+    """One block with its own mixer."""
     model = config.settings.model
     sizes = {name: getattr(model, name) for name in ("d_model", "d_value", "n_heads", "d_mlp")}
     if model.block.get("gated") not in (True, False):
@@ -121,7 +125,7 @@ def build_block(config: Config, objects: Objects | None = None) -> Block:
 
 
 def build_mixer(config: Config, objects: Objects | None = None) -> nn.Module:
-    """The configuration's own mixer, or the foreign one it names."""
+    """The mixer of the four slots, or the foreign mixer that the configuration names."""
     model, objects = config.settings.model, objects or {}
     if "mixer" in objects:
         return _checked_foreign(_made(objects["mixer"]), config)
@@ -151,12 +155,12 @@ def build_mixer(config: Config, objects: Objects | None = None) -> nn.Module:
 
 
 def build_design_mixer(config: Config) -> SequenceMixer:
-    """The mixer of a configuration that has a design."""
+    """The mixer of a configuration; ConfigError if it is a foreign one, which has no design."""
     foreign = config.settings.model.mixer
     if foreign is not None:
         raise ConfigError(
             f"model.mixer={foreign.get('_target_')} is no point (A_t, b_j, phi, eta) of the "
-            "design space: nothing can be said of its coefficients"
+            "design space, so its coefficients are unknown; choose a preset of conf/model"
         )
     mixer = build_mixer(config)
     assert isinstance(mixer, SequenceMixer)
@@ -164,7 +168,7 @@ def build_design_mixer(config: Config) -> SequenceMixer:
 
 
 def _made(make: Any) -> Any:
-    """What a factory of mixers makes; each layer gets its own."""
+    """The mixer that a factory makes. It is called once per layer."""
     if isinstance(make, nn.Module) or not callable(make):
         raise ConfigError(
             f"mixer={type(make).__name__} must be what makes a mixer for each layer, such as "
@@ -180,7 +184,7 @@ def _made(make: Any) -> Any:
 
 
 def _checked_foreign(mixer: Any, config: Config) -> nn.Module:
-    """A mixer from elsewhere, if it maps (b t d) to (b t d)."""
+    """The given foreign mixer, after a check that it maps (b t d) to (b t d)."""
     model, name = config.settings.model, type(mixer).__name__
     if not isinstance(mixer, nn.Module):
         raise ConfigError(f"model.mixer makes a {name}, which is no torch.nn.Module")
@@ -193,50 +197,52 @@ def _checked_foreign(mixer: Any, config: Config) -> nn.Module:
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         try:
             y = mixer(x)
-        except Exception as error:  # whatever somebody's code may raise
+        except Exception as error:  # a user's code may raise anything
             raise ConfigError(f"model.mixer={name} fails: {one_sentence(error)}") from error
     if not isinstance(y, torch.Tensor) or y.shape != x.shape:
-        found = tuple(y.shape) if isinstance(y, torch.Tensor) else type(y).__name__
+        output = tuple(y.shape) if isinstance(y, torch.Tensor) else type(y).__name__
         raise ConfigError(
             f"model.mixer={name} must map (batch, time, d_model) to the same shape; it makes "
-            f"{found} of {tuple(x.shape)}"
+            f"{output} of {tuple(x.shape)}"
         )
     return mixer
 
 
 @cache
 def readout(name: str) -> Readout:
-    """A readout of conf/ by its name."""
+    """The readout in conf/model/readout with this name."""
     config = compose([f"model/readout={name}"])
     built: Readout = build_slot(config, config.settings.model.readout, Readout)
     return built
 
 
-def build_slot(config: Config, slot: Slot, kind: type, **given: Any) -> Any:
-    """An object of the class that `_target_` names, if that may be trusted and is of this kind; or
-    with `_partial_` what makes one."""
+def build_slot(config: Config, slot: Slot, kind: type, **arguments: Any) -> Any:
+    """The object that a section describes: of the class `_target_`, which must be a `kind`.
+
+    With `_partial_` it is a factory of such objects. `arguments` add to those of the section.
+    """
     check_targets(slot, kind, config.settings.plugins)
     try:
-        return instantiate(dict(slot), _convert_="all", **given)
+        return instantiate(dict(slot), _convert_="all", **arguments)
     except HydraException as error:
         cause = error.__cause__
-        if isinstance(cause, ValueError):  # a constructor's own sentence
+        if isinstance(cause, ValueError):  # the constructor's own message
             raise ConfigError(str(cause)) from error
         target = slot["_target_"]
         raise ConfigError(f"{target} cannot be built: {one_sentence(cause or error)}") from error
 
 
 def _remedy(config: Config, error: MissingTraitError) -> str:
-    """The mixer knows the missing trait; which files of conf/ have it is known here."""
-    chosen, plugins = config.choices, config.settings.plugins
-    named = [f"plugins=[{','.join(plugins)}]"] if plugins else []
+    """An error message that lists the evolutions of conf/ with the trait that the mixer lacks."""
+    choices, plugins = config.choices, config.settings.plugins
+    with_plugins = [f"plugins=[{','.join(plugins)}]"] if plugins else []
     fitting = []
     for option in options("model/evolution", tuple(plugins)):
-        evolution = compose([f"model/evolution={option}", *named]).settings.model.evolution
+        evolution = compose([f"model/evolution={option}", *with_plugins]).settings.model.evolution
         if getattr(build_slot(config, evolution, Evolution), error.trait):
             fitting.append(option)
     return (
-        f"model/scaling={chosen['model/scaling']}: {error.need}, but "
-        f"model/evolution={chosen['model/evolution']} has none; "
+        f"model/scaling={choices['model/scaling']}: {error.need}, but "
+        f"model/evolution={choices['model/evolution']} has none; "
         f"choose model/evolution from {', '.join(fitting)}, or another scaling"
     )

@@ -1,4 +1,4 @@
-"""Composed configurations: what Hydra makes of conf/, of plugins and of the command line."""
+"""Configurations, composed by Hydra from conf/, plugins and command-line overrides."""
 
 import contextlib
 import copy
@@ -29,13 +29,16 @@ from coefdyn.config.schema import Settings, read
 from coefdyn.config.suggest import UnknownKeyError, keys_of
 from coefdyn.errors import ConfigError
 
-VERBATIM = ("paths.results=", "paths.data=")  # taken as they stand, whatever Hydra makes of # or ,
+VERBATIM = ("paths.results=", "paths.data=")  # taken literally: a path may contain # or ,
 
 
 @dataclass(frozen=True)
 class Config:
-    """A composed configuration in plain values, the name chosen in each group, such as
-    model/readout: exp, and the overrides it was composed with."""
+    """A composed configuration.
+
+    `values` are plain Python values. `choices` has the name chosen in each group, such as
+    model/readout: exp. `overrides` are those it was composed with.
+    """
 
     values: dict[str, Any]
     choices: Mapping[str, str]
@@ -43,7 +46,7 @@ class Config:
 
     @cached_property
     def settings(self) -> Settings:
-        """The same, typed; ConfigError where a value is not what it must be."""
+        """The values as typed dataclasses; ConfigError if one is of the wrong type."""
         return read(Settings, self.values)
 
     @cached_property
@@ -51,7 +54,7 @@ class Config:
         return run_id(self.values)
 
     def with_values(self, changes: Mapping[str, Any]) -> "Config":
-        """A copy in which values have been replaced: {"optimizer.lr": 0.1}."""
+        """A copy in which values are replaced, such as {"optimizer.lr": 0.1}."""
         values = copy.deepcopy(self.values)
         for key, value in changes.items():
             *parents, last = key.split(".")
@@ -64,17 +67,17 @@ class Config:
 
 @dataclass(frozen=True)
 class Draft:
-    """A composed configuration whose interpolations are still open."""
+    """A composed configuration whose interpolations, such as ${seed}, are not resolved yet."""
 
     values: DictConfig
     choices: Mapping[str, str]
 
     def with_values(self, overrides: Sequence[str]) -> Config:
-        """With plain values set, as command-line overrides would set them."""
+        """The configuration with plain values set, as command-line overrides would set them."""
         return Config(Draft(copy.deepcopy(self.values), self.choices).set(overrides), self.choices)
 
     def set(self, overrides: Sequence[str]) -> dict[str, Any]:
-        """The values with overrides, which stay set: every call must override the same keys."""
+        """All values with these overrides. They stay set: each call must override the same keys."""
         with one_sentence_errors():
             for override in overrides:
                 OmegaConf.update(self.values, *_key_and_value(verbatim(override)), merge=True)
@@ -84,7 +87,8 @@ class Draft:
         """A copy in which everything is resolved that these overrides cannot change.
 
         An interpolation that resolves while their keys are missing does not depend on them. One
-        that calls a resolver stays open: `oc.select`, for one, makes something of what is missing.
+        that calls a resolver stays open, because some resolvers, as `oc.select`, accept a missing
+        key.
         """
         values = copy.deepcopy(self.values)
         with one_sentence_errors():
@@ -115,17 +119,17 @@ def _key_and_value(override: str) -> tuple[str, Any]:
 
 
 def plugins_of(overrides: Sequence[str]) -> Plugins:
-    """Those that plugins=[...] names, and those of the environment."""
+    """The plugins that plugins=[...] names, then those of the environment."""
     with one_sentence_errors():
-        given = [_key_and_value(o)[1] for o in overrides if o.startswith("plugins=")]
-    listed = given[-1] if given else []
-    if not isinstance(listed, list):
-        raise ConfigError(f"plugins={listed} must be a list, such as plugins=[{listed}]")
-    return tuple(dict.fromkeys([*map(str, listed), *from_environment()]))
+        values = [_key_and_value(o)[1] for o in overrides if o.startswith("plugins=")]
+    names = values[-1] if values else []
+    if not isinstance(names, list):
+        raise ConfigError(f"plugins={names} must be a list, such as plugins=[{names}]")
+    return tuple(dict.fromkeys([*map(str, names), *from_environment()]))
 
 
 def for_hydra(arguments: Sequence[str], name: str) -> list[str]:
-    """With paths as they were typed, and for runs the plugins on the search path."""
+    """Arguments for Hydra: paths are quoted, and runs find the conf/ of their plugins."""
     plugins = plugins_of(arguments) if name == "train" else ()
     ready = [verbatim(a) for a in arguments if not a.startswith("plugins=")]
     if plugins:
@@ -137,23 +141,26 @@ def for_hydra(arguments: Sequence[str], name: str) -> list[str]:
 
 
 def verbatim(override: str) -> str:
+    """The override; the path in one of `VERBATIM` is quoted, so that Hydra takes it literally."""
     key, _, value = override.partition("=")
     plain = override.startswith(VERBATIM) and "${" not in value and value[:1] not in ("'", '"')
     return f"{key}={_quoted(value)}" if plain and value not in ("", "null") else override
 
 
 def _quoted(text: str) -> str:
-    """A string of Hydra's grammar, in which a backslash escapes a quote, and itself before one."""
+    """A quoted string for Hydra, where a backslash escapes a quote, and itself before a quote."""
     return "'" + text.replace("\\'", "\\\\'").replace("'", "\\'") + "'"
 
 
 def draft(overrides: Sequence[str] = (), name: str = "train") -> Draft:
-    """Hydra takes a tenth of a second: what has been composed before, from files that have not
-    changed since, is copied."""
+    """Compose conf/<name>.yaml with overrides.
+
+    Hydra takes a tenth of a second. So an earlier result is copied while its files are unchanged.
+    """
     places = conf_directories(plugins_of(overrides))
     files = (path for place in places for path in place.rglob("*.yaml"))
-    made = _draft(tuple(overrides), name, tuple((p, p.stat().st_mtime_ns) for p in files))
-    return Draft(copy.deepcopy(made.values), made.choices)
+    cached = _draft(tuple(overrides), name, tuple((p, p.stat().st_mtime_ns) for p in files))
+    return Draft(copy.deepcopy(cached.values), cached.choices)
 
 
 @lru_cache(maxsize=64)
@@ -177,33 +184,35 @@ def compose(overrides: Sequence[str] = (), name: str = "train") -> Config:
     plugins = plugins_of(overrides)
     values = [o for o in overrides if not is_composed(o, plugins)]
     try:
-        made = draft([o for o in overrides if o not in values], name)
-        return Config(made.set(values), made.choices, tuple(overrides))
-    except ConfigError:  # which Hydra words better
+        base = draft([o for o in overrides if o not in values], name)
+        return Config(base.set(values), base.choices, tuple(overrides))
+    except ConfigError:  # Hydra words it better
         check_keys(overrides, name)
-        made = draft(overrides, name)
-        return Config(made.set([]), made.choices, tuple(overrides))
+        base = draft(overrides, name)
+        return Config(base.set([]), base.choices, tuple(overrides))
 
 
 def check_keys(overrides: Sequence[str], name: str = "train") -> None:
-    """Refuse a key that there is none of, with the nearest that there is. Values may be lists of a
-    sweep: the first of a list is looked at."""
+    """Refuse an unknown key, and suggest the nearest known one.
+
+    Values may be lists of a sweep; only the first of a list is composed.
+    """
     plugins = plugins_of(overrides) if name == "train" else ()
-    given = [o for o in overrides if "=" in o and o[:1] not in "-+~"]
-    chosen = [o for o in given if is_composed(o, plugins)]
+    assignments = [o for o in overrides if "=" in o and o[:1] not in "-+~"]
+    choices = [o for o in assignments if is_composed(o, plugins)]
     try:
-        values = draft([o.partition(",")[0] for o in chosen], name).values
-    except ConfigError:  # a choice that does not exist, which is told better elsewhere
+        values = draft([o.partition(",")[0] for o in choices], name).values
+    except ConfigError:  # a choice that does not exist: composing reports it
         return
     plain: Any = OmegaConf.to_container(values)
     known = [*keys_of(plain), *(groups(plugins) if name == "train" else ())]
-    for override in given:
-        if override not in chosen and override.partition("=")[0] not in known:
+    for override in assignments:
+        if override not in choices and override.partition("=")[0] not in known:
             raise UnknownKeyError(override, known)
 
 
 def raw(overrides: Sequence[str], name: str) -> dict[str, Any]:
-    """The keys of conf/<name>.yaml, with what was left out still as ???."""
+    """The values of conf/<name>.yaml; one that must still be given is ???."""
     return OmegaConf.to_container(draft(overrides, name).values)  # type: ignore[return-value]
 
 
@@ -212,8 +221,11 @@ def as_yaml(values: Mapping[str, Any]) -> str:
 
 
 def is_composed(override: str, plugins: Plugins) -> bool:
-    """Whether an override is Hydra's to apply: it chooses a file, such as model/readout=relu, adds
-    or deletes a key, or sets a whole section, which is merged with what is there."""
+    """Whether Hydra must apply an override.
+
+    It must if the override chooses a file, such as model/readout=relu, adds or deletes a key, or
+    sets a whole section, which Hydra merges with the present one.
+    """
     key, _, value = override.partition("=")
     of_hydra = key[:1] in "+~" or key == "plugins" or key.startswith("hydra") or "@" in key
     return of_hydra or value.startswith("{") or is_group(key, plugins)
@@ -226,6 +238,7 @@ def composed(overrides: Sequence[str], name: str) -> DictConfig:
 
 @contextlib.contextmanager
 def one_sentence_errors() -> Iterator[None]:
+    """Turn errors of Hydra and OmegaConf into a ConfigError of one sentence."""
     try:
         yield
     except (HydraException, OmegaConfBaseException, ValueError) as error:
@@ -233,7 +246,7 @@ def one_sentence_errors() -> Iterator[None]:
 
 
 def one_sentence(error: BaseException) -> str:
-    """Hydra's message on one line, with the options it lists but not where it looked for them."""
+    """Hydra's message on one line, with the options that it lists, without its search path."""
     message, _, _ = str(error).partition("Config search path")
     if sizes := re.match(r"Interpolation key '(scale\.(\w+)\.[\w.]+)' not found", message):
         key, task = sizes.groups()
@@ -241,8 +254,8 @@ def one_sentence(error: BaseException) -> str:
             f"this scale has no sizes for the task {task} ({key}); add them under {task}: to a "
             "file of conf/scale of your plugin, or set each value on the command line"
         )
-    head, found, listed = message.partition("Available options in ")
-    if not found:
+    head, separator, options = message.partition("Available options in ")
+    if not separator:
         return " ".join(message.split())
-    group, *names = listed.split()
+    group, *names = options.split()
     return f"{' '.join(head.split())}; choose {group} {', '.join(names)}"

@@ -1,4 +1,4 @@
-"""The runs of an experiment: the grid that its file declares, expanded as Hydra would."""
+"""The runs of an experiment: its file declares a grid, which is expanded as Hydra would."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from coefdyn.config.identity import run_id
 from coefdyn.config.multirun import sweep_points
 from coefdyn.errors import ConfigError
 
-VARIED = ("seed", "optimizer.lr", "optimizer.weight_decay")  # what points may be added by
+VARIED = ("seed", "optimizer.lr", "optimizer.weight_decay")  # where added points may differ
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,17 @@ def plan(overrides: Sequence[str]) -> list[PlannedRun]:
 
 
 class Planner:
-    """Plans the points of a grid, and others that differ from them in seed or rate.
+    """Plans the points of a grid, and more points that differ from them in seed or rate.
 
-    Composing takes a tenth of a second, so it is done once per choice of groups, and what no value
-    of the grid can change is resolved once. One model per choice is built, so that what does not
-    fit fails here.
+    Composing takes a tenth of a second, so each choice of groups is composed once. Values that the
+    grid does not change are resolved once. One model per choice is built, so that slots that do
+    not fit together fail here.
     """
 
     def __init__(self, overrides: Sequence[str]) -> None:
         if any("," in part for part in overrides if part.startswith("experiment=")):
             raise ConfigError(
-                "experiment takes one name: each has a grid of its own; plan them in turn"
+                "experiment takes one name, because each has its own grid; plan one after the other"
             )
         points, self.plugins = sweep_points(overrides), plugins_of(overrides)
         common = set(points[0]).intersection(*points) if points else set()
@@ -58,11 +58,12 @@ class Planner:
         self.declared = self.plan(points)
 
     def plan(self, points: Sequence[tuple[str, ...]]) -> list[PlannedRun]:
+        """The runs of these points, each once."""
         runs: dict[str, PlannedRun] = {}
         for point in points:
             values = [p for p in point if p not in self.fixed and not is_composed(p, self.plugins)]
             groups = tuple(part for part in point if part not in values)
-            # A draft keeps what was set: it is for points that set the same.
+            # A draft keeps the values set on it, so its points must all set the same keys.
             key = (groups, tuple(sorted(part.partition("=")[0] for part in values)))
             if key not in self.drafts:
                 composed = draft(groups)
@@ -75,12 +76,13 @@ class Planner:
 
 
 def differences(runs: Sequence[PlannedRun]) -> dict[str, str]:
-    """What tells each run from the others, by name."""
+    """By run_id, the part of a run's point that not all of these runs share."""
     common = set(runs[0].point).intersection(*(run.point for run in runs)) if len(runs) > 1 else ()
     return {r.run_id: " ".join(part for part in r.point if part not in common) for r in runs}
 
 
 def _try(config: Config, point: Sequence[str]) -> None:
+    """Build the model of a point; an error names the point."""
     try:
         build_model(config)
     except ConfigError as error:

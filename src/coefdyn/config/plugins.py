@@ -1,8 +1,8 @@
-"""Plugins: packages of the user's own, whose YAML is found and whose classes may be built.
+"""Plugins: the user's own packages. Their conf/ is searched, and their classes may be built.
 
-A plugin is named by whoever starts something: plugins=[my_package], or
-COEFDYN_PLUGINS=my_package. It is never imported because a file or a record names it. A directory
-can be a plugin too: it has a conf/ and no classes.
+The user names a plugin by plugins=[my_package] or COEFDYN_PLUGINS=my_package. A file or a record
+that names a plugin is not enough to import it. A directory can be a plugin too: it has a conf/ and
+no classes.
 """
 
 import importlib
@@ -25,30 +25,32 @@ Plugins = tuple[str, ...]
 
 
 def from_environment() -> Plugins:
+    """The plugins that COEFDYN_PLUGINS names, separated by commas."""
     return tuple(name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip())
 
 
 @cache
 def conf_directories(plugins: Plugins) -> tuple[Path, ...]:
-    """Where YAML is looked for: ours, then each plugin's conf/."""
+    """The directories that are searched for YAML: ours, then each plugin's conf/."""
     return (CONF, *(place for name in plugins if (place := _location(name) / "conf").is_dir()))
 
 
 def _location(plugin: str) -> Path:
+    """The directory of a plugin; a package in the working directory becomes importable."""
     if Path(plugin).is_dir() and ("/" in plugin or not plugin.isidentifier()):
         return Path(plugin).resolve()
     if str(Path.cwd()) not in sys.path and (Path.cwd() / plugin).is_dir():
-        sys.path.append(str(Path.cwd()))  # as `python -m` would: a command lacks it
+        sys.path.append(str(Path.cwd()))  # `python -m` adds it, a command does not
     try:
-        found = importlib.util.find_spec(plugin) if plugin.isidentifier() else None
+        spec = importlib.util.find_spec(plugin) if plugin.isidentifier() else None
     except (ImportError, ValueError):
-        found = None
-    if found is None or not found.submodule_search_locations:
+        spec = None
+    if spec is None or not spec.submodule_search_locations:
         raise ConfigError(
             f"plugins names {plugin}, which is neither a package that can be imported nor a "
             "directory; install it, or start from the directory that holds it"
         )
-    return Path(next(iter(found.submodule_search_locations)))
+    return Path(next(iter(spec.submodule_search_locations)))
 
 
 def options(group: str, plugins: Plugins = ()) -> list[str]:
@@ -63,23 +65,23 @@ def is_group(name: str, plugins: Plugins) -> bool:
 
 def groups(plugins: Plugins) -> list[str]:
     """Every group of choices, such as model/readout."""
-    found = (
+    names = (
         str(path.relative_to(place))
         for place in conf_directories(plugins)
         for path in place.rglob("*")
         if path.is_dir()
     )
-    return sorted({name for name in found if not name.startswith(("hydra", "experiment"))})
+    return sorted({name for name in names if not name.startswith(("hydra", "experiment"))})
 
 
 def check_targets(node: Any, kind: type, plugins: Iterable[str]) -> None:
-    """A slot's `_target_` must be a class of this kind, of coefdyn, torch, lightning or a plugin.
+    """Refuse a `_target_` that is no class of this kind, of coefdyn, torch, lightning or a plugin.
 
-    All of this before it is instantiated: there are classes, in torch too, whose constructor starts
-    a process. What is nested inside must be coefdyn's own, or a plugin's.
+    This comes before any instantiation: some classes, in torch too, start a process when built.
+    A nested `_target_` must be a class of coefdyn or of a plugin.
     """
     if not isinstance(node, Mapping) or "_target_" not in node:
-        raise ConfigError(f"a {kind.__name__} is to be named by its _target_, not by {node}")
+        raise ConfigError(f"a {kind.__name__} must be a section with a _target_, not {node}")
     packages, target = _packages(plugins), str(node["_target_"])
     if not issubclass(trusted_class(target, (OURS, *LIBRARIES, *packages)), kind):
         raise ConfigError(f"_target_={target} is not a {kind.__name__}")
@@ -104,8 +106,11 @@ def _check_nested(node: Any, roots: Plugins) -> None:
 
 @cache
 def trusted_class(target: str, roots: Plugins) -> type:
-    """The root is checked before importing, and the class's own module after: a trusted module may
-    have imported something that is not."""
+    """The class that `target` names, if it belongs to one of the packages `roots`.
+
+    The package is checked before the import. The class's own module is checked after it, because
+    a trusted module may have imported a class from elsewhere.
+    """
     module_name, _, name = target.rpartition(".")
     root = target.partition(".")[0]
     refusal = (
@@ -115,19 +120,19 @@ def trusted_class(target: str, roots: Plugins) -> type:
     if root not in roots:
         raise ConfigError(refusal)
     if root not in (OURS, *LIBRARIES):
-        _location(root)  # which may have to be put on the path
+        _location(root)  # makes it importable
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # whatever somebody's module may raise
+    except Exception as error:  # a user's module may raise anything
         why = " ".join(f"{type(error).__name__}: {error}".split())
         raise ConfigError(
             f"_target_={target} does not exist, or {module_name} cannot be imported: {why}"
         ) from error
-    found = getattr(module, name, None)
-    if found is None:
+    candidate = getattr(module, name, None)
+    if candidate is None:
         raise ConfigError(f"_target_={target} does not exist: {module_name} has no {name}")
-    if not inspect.isclass(found):
+    if not inspect.isclass(candidate):
         raise ConfigError(f"_target_={target} is refused: it is no class")
-    if found.__module__.partition(".")[0] not in roots:
-        raise ConfigError(f"_target_={target} is refused: it is defined in {found.__module__}")
-    return found
+    if candidate.__module__.partition(".")[0] not in roots:
+        raise ConfigError(f"_target_={target} is refused: it is defined in {candidate.__module__}")
+    return candidate

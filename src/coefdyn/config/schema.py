@@ -1,4 +1,4 @@
-"""What a configuration holds besides slots, as dataclasses; and how a section is read into one.
+"""The sections of a configuration as dataclasses, and how a section is read into one.
 
 The files of conf/ say what each value is for.
 """
@@ -18,7 +18,7 @@ Slot = Mapping[str, Any]  # a _target_ and its arguments
 
 @dataclass(frozen=True)
 class Limits:
-    """Of a number: the least that it may be, or what it must exceed, and the most."""
+    """The range of a number: from `least`, or above `above`, to `most`."""
 
     least: int | None = None
     above: int | None = None
@@ -92,8 +92,8 @@ class Population:
 
 @dataclass(frozen=True)
 class Model:
-    """Sizes, switches and slots. `mixer` is a sequence mixer from elsewhere, in place of the four
-    slots of a design and their preprocessing."""
+    """Sizes, switches and slots. `mixer` is a foreign sequence mixer, which replaces the four slots
+    of a design and their preprocessing."""
 
     vocab_size: Count
     max_length: Count
@@ -206,25 +206,25 @@ class Show:
 
 
 def read(kind: type[T], values: Any, where: str = "") -> T:
-    """A section as its dataclass, or one sentence that names the first wrong value."""
+    """A section as its dataclass; ConfigError names the first wrong value."""
     if not isinstance(values, Mapping):
         raise ConfigError(f"{where}={values} must be a section of the configuration")
     fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     needed = {n for n, field in fields.items() if field.default is dataclasses.MISSING}
-    unknown, lacking = values.keys() - fields.keys(), needed - values.keys()
+    unknown, missing = values.keys() - fields.keys(), needed - values.keys()
     section = where or "the configuration"
     if unknown:
         names = ", ".join(sorted(map(str, unknown)))
         raise ConfigError(f"{section} does not know: {names}; it has {', '.join(fields)}")
-    if lacking:
-        raise ConfigError(f"{section} lacks: {', '.join(sorted(lacking))}")
+    if missing:
+        raise ConfigError(f"{section} lacks: {', '.join(sorted(missing))}")
     hints = get_type_hints(kind, include_extras=True)
     dot = f"{where}." if where else ""
     return kind(**{name: _value(hints[name], values[name], dot + name) for name in values})
 
 
 def _value(hint: Any, value: Any, where: str) -> Any:
-    """`value`, if it is what its field is annotated as."""
+    """`value`, if it fits the annotation `hint` of its field."""
     if get_origin(hint) in (Union, types.UnionType):
         *kinds, last = get_args(hint)
         if value is None and last is type(None):
@@ -247,7 +247,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
 
 
 def check_finite(value: Any, where: str) -> None:
-    """What is not finite could not be recorded, and would be found out after the training."""
+    """Refuse an infinite or NaN value now: writing the record would fail after the training."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             check_finite(inner, f"{where}.{key}")
@@ -278,7 +278,7 @@ WORDS = {int: "a whole number", float: "a finite number", bool: "true or false",
 
 
 def _words(hint: Any) -> str:
-    """What a value of this annotation is, for people."""
+    """An annotation in words, for error messages."""
     if get_origin(hint) in (Union, types.UnionType):
         parts = ["null" if kind is type(None) else _words(kind) for kind in get_args(hint)]
         return ", or ".join(dict.fromkeys(parts))

@@ -1,4 +1,4 @@
-"""What a user may have meant by a key that there is none of."""
+"""Suggestions for a key that the configuration does not have."""
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
@@ -7,18 +7,18 @@ from typing import Any
 from coefdyn.errors import ConfigError
 
 SHOWN = 3  # suggestions, at most
-SIZES = ("scale.", "grid.", "population.")  # which have others' keys again
+SIZES = ("scale.", "grid.", "population.")  # sections that repeat keys of others
 
 
 class UnknownKeyError(ConfigError):
-    """A key that the configuration does not have; `known` are those it has."""
+    """The key of `override` is not in the configuration; `known` are the keys that are."""
 
     def __init__(self, override: str, known: Iterable[str]) -> None:
         self.override, self.known = override, tuple(known)
         super().__init__(self._sentence())
 
     def also_known(self, more: Iterable[str]) -> "UnknownKeyError":
-        """The same, where a command has keys of its own as well."""
+        """The same error, for a command that also has keys of its own."""
         return UnknownKeyError(self.override, (*self.known, *more))
 
     def _sentence(self) -> str:
@@ -34,9 +34,9 @@ class UnknownKeyError(ConfigError):
 
 
 def nearest(key: str, known: Iterable[str]) -> list[str]:
-    """Keys that end in the same word, wherever they are; else those that are spelt most alike."""
+    """Known keys with the same last word, in any section; else the keys spelt most alike."""
     names = [name for name in dict.fromkeys(known) if not name.startswith(SIZES)]
-    # a choice is made by model/readout, not by model.readout
+    # a file is chosen by model/readout, not by model.readout
     names = [name for name in names if "." not in name or name.replace(".", "/") not in names]
     same = [name for name in names if _last(name) == _last(key)]
     if same:
@@ -50,7 +50,7 @@ def nearest(key: str, known: Iterable[str]) -> list[str]:
 
 
 def keys_of(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Every key of a configuration, with dots; sections too."""
+    """Every key and section of a configuration, with dots, as trainer.devices.threads."""
     for name, value in values.items():
         yield f"{prefix}{name}"
         if isinstance(value, Mapping):

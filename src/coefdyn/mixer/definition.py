@@ -1,8 +1,8 @@
 """The paper's equations as plain loops: the oracle of every test, and the first file to read.
 
-h_{i,j} = A_i ... A_{j+1} b_j k_j
-alpha_{i,j} = phi(q_i, h_{i,j})
-y_i = sum_{j <= i} (alpha_{i,j} / eta_i) v_j
+h_{i,j} = A_i ... A_{j+1} b_j k_j               the key of step j, as it is at step i
+alpha_{i,j} = phi(q_i, h_{i,j})                 how much step i reads of step j
+y_i = sum_{j <= i} (alpha_{i,j} / eta_i) v_j    the output of step i
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def sequence_model(
     readout: Readout,
     normalizer: Normalizer,
 ) -> tuple[Float[Tensor, "*b t p"], Float[Tensor, "*b t t"], Float[Tensor, "*b t"]]:
-    """Outputs y, coefficients alpha (zero for j > i) and normalizers eta."""
+    """Return y, alpha (zero for j > i) and eta. `evolution` holds A_t, `scaling` holds b_j."""
     length = q.shape[-2]
     transformed_keys: list[Tensor] = []  # h_{i,j} for every j <= i
     outputs, coefficients, normalizers = [], [], []

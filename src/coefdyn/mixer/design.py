@@ -1,4 +1,4 @@
-"""A point (A_t, b_j, phi, eta_i) of the design space, in every form that can compute it."""
+"""A design: one choice of (A_t, b_j, phi, eta_i), in every form that can compute it."""
 
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
@@ -36,9 +36,9 @@ class MissingTraitError(ValueError):
 
 @dataclass(frozen=True)
 class Projected:
-    """What a block projects from its input x, which A_t, b_j and eta_i may depend on too.
+    """The input x of a mixer and its projections. A_t, b_j and eta_i may depend on x.
 
-    `direction` is what a Householder is made from: k, or a vector of its own.
+    `direction` is the vector of a Householder A_t: k, or a projection of its own.
     """
 
     x: Float[Tensor, "b t d"]
@@ -50,10 +50,10 @@ class Projected:
 
 @dataclass(frozen=True)
 class Stream:
-    """What the forms consume: queries, scaled keys b_j k_j, values and A_t.
+    """Input of the forms: queries, scaled keys b_j k_j, values and A_t.
 
-    Keys are divided by e^(m_t) at step t where they could overflow; `log_unit` is the logarithm
-    of what that divides the coefficients of a row by, `key_unit` is m_t itself.
+    Where keys could overflow, those of step t are divided by e^(m_t). `key_unit` is m_t;
+    `log_unit` is the logarithm of the factor by which the coefficients of a row shrink.
     """
 
     q: Float[Tensor, "b h t n"]
@@ -62,11 +62,11 @@ class Stream:
     transition: Transition
     log_unit: Float[Tensor, "b h t"] | None = None
     key_unit: Float[Tensor, "b h t"] | None = None
-    scale: float = 1.0  # of the queries, still to be applied
+    scale: float = 1.0  # a factor that the form must still apply to the queries
 
 
 class Coefficients(NamedTuple):
-    """alpha (zero for j > i), eta, and in which rows the rule for eta near zero has acted."""
+    """alpha (zero for j > i), eta, and the rows whose eta was replaced as nearly zero."""
 
     alpha: Float[Tensor, "b h i j"]
     eta: Float[Tensor, "b h i"]
@@ -75,7 +75,7 @@ class Coefficients(NamedTuple):
 
 @dataclass(frozen=True)
 class DesignState:
-    """What the recurrent form remembers: its size does not depend on the position."""
+    """Memory of the recurrent form. Its size does not depend on the position."""
 
     position: int
     sums: tuple[Float[Tensor, "b h _ p"], ...]
@@ -101,7 +101,7 @@ class Design(nn.Module):
         self.scaling = scaling
         self.readout = readout
         self.normalization = normalization
-        # Coefficients that may overflow are kept in units of their row, where eta undoes units.
+        # Rows that may overflow are stored in a unit of their own, if dividing by eta cancels it.
         self.uses_units = (
             readout.homogeneous is not None
             and normalization.accepts_unit
@@ -111,7 +111,7 @@ class Design(nn.Module):
 
     @property
     def output_class(self) -> OutputClass:
-        """Which combinations of values y_i can be (Table 2); all-zero rows of alpha apart."""
+        """The kind of combination of values that y_i is (Table 2), unless its alpha are all 0."""
         if self.readout.nonnegative:
             return "convex" if self.normalization.sums_to_one else "conical"
         return "affine" if self.normalization.sums_to_one else "linear"
@@ -127,8 +127,8 @@ class Design(nn.Module):
         previous_unit: Float[Tensor, "b h 1"] | None = None,
         for_loops: bool = False,
     ) -> Stream:
-        """Values have one more channel where the row sum of alpha is asked for; not `for_loops`,
-        which also get a b_j that is one number for all as `scale`."""
+        """Compute A_t and b_j k_j, and append a channel of ones to v if eta needs the row sum.
+        With `for_loops`, append none, and pass on a constant b_j as `Stream.scale`."""
         q, k, v = given.q, given.k, given.v if for_loops else self._values(given.v)
         transition = self.evolution(given.x, given.direction)
         plain = for_loops and not self.uses_units and self.readout.feature_map is None
@@ -176,7 +176,7 @@ class Design(nn.Module):
 
     @property
     def _sums(self) -> Sums:
-        """What the compiled loops do with the sum of a row. Units cancel where it divides."""
+        """What the compiled loops do with the sum of a row. Dividing by it cancels the unit."""
         if self.normalization.sums_to_one and self.readout.nonnegative:
             return Sums.DIVIDED
         return Sums.BESIDE if self.normalization.uses_row_sum else Sums.ALONE
@@ -216,19 +216,19 @@ class Design(nn.Module):
         return definition.sequence_model(*qkv, A, scale, self.readout.measure, eta)
 
     def coefficients(self, given: Projected) -> Coefficients:
-        """alpha and eta in float64, as they stand unless a row would overflow even that: then it
-        and its eta are both scaled down to e^600, and their ratio is right."""
-        wide = Projected(given.x, given.q.double(), given.k.double(), given.v, given.direction)
+        """alpha and eta in float64. A row that would overflow is scaled down to e^600 together
+        with its eta, so that their ratio stays right."""
+        double = Projected(given.x, given.q.double(), given.k.double(), given.v, given.direction)
         if self.evolution.dense:
-            _, alpha, eta = self._defined(wide)
+            _, alpha, eta = self._defined(double)
             return Coefficients(alpha, eta, eta.isinf())
-        stream = self.prepare(wide)
+        stream = self.prepare(double)
         k, transition = stream.k.double(), stream.transition.map(torch.Tensor.double)
         alpha, shift = self._alpha(stream.q, k, transition)
         unit = stream.log_unit if shift is None else shift
         rows = Rows(alpha.sum(-1), unit, self.readout.nonnegative, start=0)
         eta = self.normalization(given.x, rows).double().expand(alpha.shape[:3])
-        # A row is guarded where it is in the model's own precision.
+        # The model's own precision decides which rows are guarded.
         guarded = self.normalization.guarded(replace(rows, total=alpha.sum(-1).to(given.q.dtype)))
         if guarded is None:
             guarded = torch.zeros_like(eta, dtype=torch.bool)
@@ -240,7 +240,7 @@ class Design(nn.Module):
         return Coefficients(alpha, eta, guarded)
 
     def scores(self, given: Projected) -> Float[Tensor, "b h i j"]:
-        """q_i . h_ij in float64, zero for j > i; they may overflow where A_t grows."""
+        """The scores q_i . h_ij in float64, zero for j > i. They may overflow where A_t grows."""
         return Design(self.evolution, self.scaling, Identity(), One()).coefficients(given).alpha
 
     def _alpha(
@@ -249,7 +249,7 @@ class Design(nn.Module):
         k: Float[Tensor, "b h t n"],
         transition: Transition,
     ) -> tuple[Float[Tensor, "b h i j"], Float[Tensor, "b h i"] | None]:
-        """The coefficients, and where scores were shifted the logarithm of each row's unit."""
+        """alpha, and the logarithm of each row's unit if scores are shifted."""
         readout, shift = self.readout, self.shifts_scores
         if can_serve(readout, q):
             return alpha_by_loops(self.evolution, readout, q, k, transition, shift)
@@ -279,7 +279,7 @@ class Design(nn.Module):
         return quadratic_form(term.q, term.k, v, term.transition, Identity(), shift)
 
     def _values(self, v: Float[Tensor, "b h t p"]) -> Float[Tensor, "b h t m"]:
-        """The row sum of alpha is the sum for one more value, which is 1."""
+        """Append a channel of ones if eta needs the row sum: its output is that sum."""
         summed = self.normalization.uses_row_sum
         return torch.cat([v, torch.ones_like(v[..., :1])], dim=-1) if summed else v
 
@@ -290,7 +290,7 @@ class Design(nn.Module):
         log_unit: Float[Tensor, "b h t"] | None,
         start: int = 0,
     ) -> Float[Tensor, "b h t p"]:
-        """y from the sums: each row divided by its eta. `start` is the number of steps before."""
+        """Divide each row of sums by its eta. `start` is the number of steps before the first."""
         if self.normalization.is_one:
             return total
         summed = self.normalization.uses_row_sum

@@ -33,14 +33,14 @@ def unit(x: Float[Tensor, "b h t n"], eps: float = 1e-6) -> Float[Tensor, "b h t
 
 
 def scaled(x: Float[Tensor, "b h t n"], s: Float[Tensor, "#b #h #t"]) -> Float[Tensor, "b h t n"]:
-    """s x, a number per row."""
+    """s x, with one number s per row."""
     if not (fits(x, s) and s.requires_grad):
         return x * s.unsqueeze(-1)
     return _Scaled.apply(x, s.expand(x.shape[:3]))  # type: ignore[no-untyped-call]
 
 
 def divided(x: Float[Tensor, "b h t n"], s: Float[Tensor, "#b #h #t"]) -> Float[Tensor, "b h t n"]:
-    """x / s, a number per row."""
+    """x / s, with one number s per row."""
     if not (fits(x, s) and s.requires_grad):
         return x / s.unsqueeze(-1)
     return _Divided.apply(x, s.expand(x.shape[:3]))  # type: ignore[no-untyped-call]
@@ -54,7 +54,7 @@ def gated(a: Float[Tensor, "*b m"], b: Float[Tensor, "*b m"]) -> Float[Tensor, "
 
 
 def gated_halves(x: Float[Tensor, "*b two_m"]) -> Float[Tensor, "*b m"]:
-    """SiLU(a) b, a and b being the halves of x."""
+    """SiLU(a) b, where a and b are the halves of x."""
     if not fits(x):
         a, b = x.chunk(2, dim=-1)
         return F.silu(a) * b
@@ -259,5 +259,5 @@ def _packed(x: Tensor) -> Tensor:
 
 
 def _rows(x: Tensor) -> np.ndarray:
-    """As numpy sees them: views of torch's are calls of operators."""
+    """The rows of x as a numpy view, which costs no call of a torch operator."""
     return view(x).reshape(-1, x.shape[-1])

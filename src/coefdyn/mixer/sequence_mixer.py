@@ -27,18 +27,18 @@ from coefdyn.mixer.slots.scaling import Scaling
 
 log = logging.getLogger(__name__)
 
-# What auto may take, in this order.
+# The kernels that backend=auto tries, in this order.
 AUTO_ADAPTERS = ("sdpa", "fla")
-# Width of a head from which sdpa is faster than the compiled loops on a CPU: at 8 it takes 1.1 to 4
-# times as long, from 16 to 64 mostly 0.5 to 0.9 (lengths from 32 to 1024).
+# Width of a head from which sdpa beats the compiled loops on a CPU. At width 8 it takes 1.1 to 4
+# times as long, from 16 to 64 mostly 0.5 to 0.9 of their time (lengths from 32 to 1024).
 WIDE = 16
 TRIAL_STEPS = 128
-TRIAL_ERROR = 0.05  # of the size of y and of the gradient: bfloat16 has 8 bits
+TRIAL_ERROR = 0.05  # allowed, relative to the size of y and of the gradient: bfloat16 has 8 bits
 
 
 @dataclass(frozen=True)
 class MixerState:
-    """What the recurrent form remembers, at constant size."""
+    """Memory of the recurrent form, of constant size."""
 
     past: Float[Tensor, "b w c"]
     design: DesignState
@@ -47,9 +47,9 @@ class MixerState:
 class SequenceMixer(nn.Module):
     """q, k, v = preprocess(W_Q x, W_K x, W_V x), then y of `Design`, heads side by side.
 
-    `backend` is a form (compiled: loops on a CPU), a kernel of backends/, or auto: the first of
-    `AUTO_ADAPTERS` that computes the design, pays off and passes a trial; else the cheapest form
-    for the length at hand.
+    `backend` names a form (compiled: loops on a CPU), a kernel of backends/, or auto. auto takes
+    the first of `AUTO_ADAPTERS` that can compute the design, is faster and passes a trial. If there
+    is none, it takes the cheapest form for the length at hand.
     `unit_qk` makes every q_i and k_j a unit vector.
     """
 
@@ -92,16 +92,16 @@ class SequenceMixer(nn.Module):
         half = _autocast_dtype(x.device)
         form = self._form(x, half)
         with torch.autocast(x.device.type, enabled=False):
-            given = self.projected(x)
+            projected = self.projected(x)
             if form in ADAPTERS:
-                y = ADAPTERS[form](self.design, given, half)
+                y = ADAPTERS[form](self.design, projected, half)
             else:
                 y = {
                     "quadratic": self.design.quadratic,
                     "linear": self.design.linear,
                     "compiled": self.design.compiled,
                     "definition": self.design.definition,
-                }[form](given)
+                }[form](projected)
         return rearrange(y, "b h t p -> b t (h p)").to(x.dtype)
 
     def step(
@@ -117,23 +117,23 @@ class SequenceMixer(nn.Module):
             raise ValueError(f"a step takes one token per sequence, not {x.shape[1]}")
         if state is not None and state.past.shape[0] != x.shape[0]:
             raise ValueError(
-                f"the state is of {state.past.shape[0]} sequences, the input of {x.shape[0]}"
+                f"the state is of {state.past.shape[0]} sequences, but the input is of {x.shape[0]}"
             )
         past, design_state = (None, None) if state is None else (state.past, state.design)
         with torch.autocast(x.device.type, enabled=False):
             x = _full_precision(x)
             projection = self.project(x)
-            given = self._split(x, self.preprocess(projection, past))
-            y, design_state = self.design.step(given, design_state)
-            remembered = self.preprocess.remember(projection, past)
-        return rearrange(y, "b h t p -> b t (h p)"), MixerState(remembered, design_state)
+            projected = self._split(x, self.preprocess(projection, past))
+            y, design_state = self.design.step(projected, design_state)
+            new_past = self.preprocess.remember(projection, past)
+        return rearrange(y, "b h t p -> b t (h p)"), MixerState(new_past, design_state)
 
     def coefficients(self, x: Tensor) -> tuple[Float[Tensor, "b h i j"], Float[Tensor, "b h i"]]:
         """alpha_ij (zero for j > i) and eta_i in float64, whatever the backend."""
         check_input(x, self.project.weight)
         with torch.autocast(x.device.type, enabled=False):
-            found = self.design.coefficients(self.projected(x))
-        return found.alpha, found.eta
+            coefficients = self.design.coefficients(self.projected(x))
+        return coefficients.alpha, coefficients.eta
 
     def projected(self, x: Float[Tensor, "b t d"]) -> Projected:
         """q, k, v (and z) after preprocessing."""
@@ -142,10 +142,10 @@ class SequenceMixer(nn.Module):
 
     def _split(self, x: Float[Tensor, "b t d"], channels: Float[Tensor, "b t c"]) -> Projected:
         parts = channels.split(self.splits, dim=-1)
-        q, k, v, *own = (rearrange(z, "b t (h n) -> b h t n", h=self.n_heads) for z in parts)
+        q, k, v, *z = (rearrange(part, "b t (h n) -> b h t n", h=self.n_heads) for part in parts)
         if self.unit_qk:
             q, k = unit(q), unit(k)
-        return Projected(x, q, k, v, direction=own[0] if own else k)
+        return Projected(x, q, k, v, direction=z[0] if z else k)
 
     @property
     def backend(self) -> str:
@@ -153,10 +153,10 @@ class SequenceMixer(nn.Module):
 
     @backend.setter
     def backend(self, backend: str) -> None:
-        known = ("auto", *FORMS, *ADAPTERS)
-        if backend not in known:
+        choices = ("auto", *FORMS, *ADAPTERS)
+        if backend not in choices:
             raise ValueError(
-                f"model.backend={backend} is not known; choose from {', '.join(known)}"
+                f"model.backend={backend} is not known; choose from {', '.join(choices)}"
             )
         obstacle = None
         if self.design.evolution.dense and backend not in ("auto", "definition"):
@@ -205,7 +205,7 @@ class SequenceMixer(nn.Module):
     def _check_compiled(self, device: torch.device) -> None:
         if device.type != "cpu":
             raise ValueError(
-                f"model.backend=compiled is for CPUs, and the model is on the {device.type}; "
+                f"model.backend=compiled is for CPUs, but the model is on the {device.type}; "
                 "use auto"
             )
         if not agrees(self.design.readout):
@@ -215,33 +215,35 @@ class SequenceMixer(nn.Module):
             )
 
     def _fitting_adapter(self, device: torch.device, half: torch.dtype | None) -> str | None:
-        """The kernel for auto, if there is one; packages are imported only where they would be."""
+        """The adapter that auto takes, if any. A package is imported only once it is eligible."""
         if not self.may_use_adapters:
             return None
         width = max(self.width, self.value_width)
         for name in AUTO_ADAPTERS:
-            kernel = ADAPTERS[name]
-            if kernel.obstacle(self.design) or kernel.misfit(self.design, width, device, half):
+            adapter = ADAPTERS[name]
+            if adapter.obstacle(self.design) or adapter.misfit(self.design, width, device, half):
                 continue
-            if not self._pays(name, device, half) or kernel.absence:
+            if not self._pays(name, device, half) or adapter.absence:
                 continue
             key = (name, device, half)
             if name != "sdpa" and key not in self._trials:
-                self._trials[key] = self._agrees(kernel, device, half)
+                self._trials[key] = self._agrees(adapter, device, half)
             if self._trials.get(key, True):
                 return name
         return None
 
     def _pays(self, name: str, device: torch.device, half: torch.dtype | None) -> bool:
-        """Whether a kernel is faster, and no less exact than was asked for: others than sdpa round
-        factors of a product to TF32 or less even in float32, and row sums to `half`."""
+        """Whether a kernel is faster than our forms, and as exact as the precision asked for.
+
+        Kernels other than sdpa round to TF32 or less even in float32, and row sums to `half`.
+        """
         if device.type == "cpu":
             return half is None and self.width >= WIDE
         return name == "sdpa" or (half is not None and not self.design.normalization.uses_row_sum)
 
-    def _agrees(self, kernel: Adapter, device: torch.device, half: torch.dtype | None) -> bool:
-        """Whether the kernel does on this machine what the quadratic form does, both ways."""
-        own = torch.Generator().manual_seed(0)  # the run's numbers are not to be touched
+    def _agrees(self, adapter: Adapter, device: torch.device, half: torch.dtype | None) -> bool:
+        """Whether output and gradient equal those of the quadratic form, on this machine."""
+        generator = torch.Generator().manual_seed(0)  # leaves the run's random numbers alone
         shapes = (self.d_model,), (self.n_heads, self.value_width)
         try:
             with (
@@ -250,34 +252,38 @@ class SequenceMixer(nn.Module):
                 torch.autocast(device.type, enabled=False),
             ):
                 x, weight = (
-                    torch.randn(1, TRIAL_STEPS, *shape, generator=own).to(self.project.weight)
+                    torch.randn(1, TRIAL_STEPS, *shape, generator=generator).to(self.project.weight)
                     for shape in shapes
                 )
                 x, weight = x.requires_grad_(), weight.transpose(1, 2)
-                wanted = self.design.quadratic(self.projected(x))
-                found = kernel(self.design, self.projected(x), half)
-                pairs = [(found, wanted)]
+                expected = self.design.quadratic(self.projected(x))
+                output = adapter(self.design, self.projected(x), half)
+                pairs = [(output, expected)]
                 pairs += zip(
-                    *(torch.autograd.grad(y, x, weight) for y in (found, wanted)), strict=True
+                    *(torch.autograd.grad(y, x, weight) for y in (output, expected)), strict=True
                 )
             errors = [((a - b).norm() / b.norm()).item() for a, b in pairs]
-        except Exception as error:  # whatever it is: auto goes on without
-            said = " ".join(str(error).split())[:200]
-            log.warning("backend=auto: %s is not used, for it fails here: %s", kernel.name, said)
+        except Exception as error:  # whatever it is, auto goes on without the kernel
+            message = " ".join(str(error).split())[:200]
+            log.warning(
+                "backend=auto: %s is not used because it fails here: %s", adapter.name, message
+            )
             return False
         if all(error <= TRIAL_ERROR for error in errors):  # and none is NaN
             return True
-        log.warning("backend=auto: %s is not used, for it is off by %s here", kernel.name, errors)
+        log.warning(
+            "backend=auto: %s is not used because it is off by %s here", adapter.name, errors
+        )
         return False
 
 
 def _full_precision(x: Tensor) -> Tensor:
-    """At least float32: running sums of log decays and row sums do not survive 8 bits."""
+    """Convert to float32 at least: 8 bits are too few for sums of log decays and row sums."""
     return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
 
 def _autocast_dtype(device: torch.device) -> torch.dtype | None:
-    """What autocast computes in, or None where it is off."""
+    """The dtype of autocast, or None where it is off."""
     if not torch.is_autocast_enabled(device.type):
         return None
     return torch.get_autocast_dtype(device.type)

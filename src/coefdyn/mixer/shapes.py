@@ -1,11 +1,11 @@
-"""Sizes every slot shares, and how they may be wrong."""
+"""Checks of sizes and inputs that all slots share."""
 
 import torch
 from torch import Tensor
 
 
 def head_width(total: int, n_heads: int, name: str = "n_state") -> int:
-    """Width of one head; the total is split evenly."""
+    """Width of one head. `total` is split evenly; `name` is what messages call it."""
     if total < 1 or n_heads < 1:
         raise ValueError(f"{name}={total} and n_heads={n_heads} must both be at least 1")
     if total % n_heads:
@@ -18,9 +18,9 @@ def head_width(total: int, n_heads: int, name: str = "n_state") -> int:
 
 
 def check_input(x: Tensor, weight: Tensor) -> None:
-    """x is what a layer with this weight takes: floats of its precision, (batch, time, d_model).
+    """Raise unless x is (batch, time, d_model) of floats in the precision of `weight`.
 
-    Less than float32 is taken too, and computed in float32: that is what autocast hands over.
+    Autocast hands over less than float32. That is accepted with float32 weights.
     """
     d_model = weight.shape[-1]
     if x.ndim != 3 or x.shape[-1] != d_model or 0 in x.shape:
@@ -30,9 +30,9 @@ def check_input(x: Tensor, weight: Tensor) -> None:
         )
     if not x.is_floating_point():
         raise TypeError(f"input has dtype {x.dtype}; expected a floating-point type")
-    needed = torch.promote_types(x.dtype, torch.float32)
-    if weight.dtype != needed:
+    expected = torch.promote_types(x.dtype, torch.float32)
+    if weight.dtype != expected:
         raise TypeError(
-            f"input of dtype {x.dtype} needs weights of {needed}, but they are {weight.dtype}; "
+            f"input of dtype {x.dtype} needs weights of {expected}, but they are {weight.dtype}; "
             "convert the input or the model (autocast is the way to bfloat16)"
         )

@@ -25,7 +25,7 @@ class SwiGLU(nn.Module):
 
 
 class PostNorm(nn.Module):
-    """RMSNorm of the sequence model's output, over all heads or over each on its own."""
+    """RMSNorm of the mixer's output: over all heads together, over each head, or none."""
 
     def __init__(self, d_value: int, n_heads: int, over: str) -> None:
         super().__init__()
@@ -48,10 +48,10 @@ class Block(nn.Module):
     """Norm -> mixer -> Norm -> [Type 2: times SiLU(W_g x)] -> Linear -> residual; then, unless
     d_mlp is None, Norm -> SwiGLU -> residual.
 
-    The figure's one Linear to v, q, k and gate is two here, the mixer's and `gate`: the same map.
-    The mixer is a `SequenceMixer`, or any module that maps (b t d) to (b t d); d_value is d then.
-    `gated` is Type 2; `post_norm` is the norm after the mixer: over all channels, over each head's,
-    or none.
+    The paper's figure has one Linear to v, q, k and gate. Here it is two, the mixer's and `gate`:
+    the same map. The mixer is a `SequenceMixer`, or any module that maps (b t d) to (b t d); then
+    d_value = d. `gated` chooses Type 2. `post_norm` is the norm after the mixer: over `all`
+    channels, over each `head`, or `none`.
     """
 
     def __init__(
@@ -87,7 +87,8 @@ class Block(nn.Module):
         """One token in the recurrent form."""
         if not isinstance(self.mixer, SequenceMixer):
             raise ValueError(
-                f"{type(self.mixer).__name__} has no recurrent form that is known here"
+                f"the mixer {type(self.mixer).__name__} has no recurrent form; only a "
+                "SequenceMixer can go token by token"
             )
         inner = self.norm(x)
         y, state = self.mixer.step(inner, state)

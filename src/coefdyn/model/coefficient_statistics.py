@@ -16,19 +16,19 @@ from coefdyn.model.model import SequenceModel, blocks_of, mixers_of
 
 NEAR_ZERO = 1e-3
 NEAR_ONE = 0.9  # up to 1
-FAR_BELOW_UNIFORM = 0.1  # times 1/i, the weight of each of i equal ones
+FAR_BELOW_UNIFORM = 0.1  # times 1/i, the uniform weight in row i
 ZERO = 1e-6
-FEW = 8  # sequences for what costs more than a count
-FOLLOWED_TOKENS = 512  # of the sequences that are followed through training
+FEW = 8  # sequences for statistics that cost more than counting
+FOLLOWED_TOKENS = 512  # in the sequences that are followed through training
 FOLLOWED = ("near_zero", "near_zero_raw", "near_zero_relative", "near_one", "entropy",
             "score_variance")  # fmt: skip
 BLOCK_ROWS = 64
-SLICE_ELEMENTS = 2**22  # of alpha at a time: the passes over them stay in cache
+SLICE_ELEMENTS = 2**22  # numbers of alpha at a time, so that passes over them stay in cache
 
 
 @dataclass
 class Counts:
-    """Sums over sequences of one layer; the axes left are head and, for zeros, step."""
+    """Sums over the sequences, for one layer: per head and, for zeros, per step."""
 
     near_zero: Int64[Tensor, " h"]
     near_one: Int64[Tensor, " h"]
@@ -48,16 +48,20 @@ class Counts:
 
 @torch.no_grad()
 def coefficient_statistics(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -> dict[str, Any]:
-    """Fractions of the coefficients j <= i of every layer and head, and of all together.
+    """Statistics of the coefficients j <= i, overall and per layer and head.
 
-    near_zero: |alpha/eta| <= 1e-3; near_one: alpha/eta in [0.9, 1]; ratio: near_one / near_zero,
-    None if nothing is near zero; the same of alpha itself as *_raw. near_zero_relative: i
-    |alpha_ij/eta_i| <= 0.1, which means the same at every length. entropy: of |alpha_i| as weights,
-    as a share of log i, mean over the rows i > 1: 1 is uniform, 0 one key alone. zeros_per_index:
-    at each step i, how many |alpha_ij| <= 1e-6, mean over sequences; most_zeros: their largest
-    number. guarded_rows: the share of rows whose eta the rule for eta near zero has set.
-    score_variance: of q_i . h_ij; effective_rank: e^(entropy of the singular values of alpha/eta);
-    both of a few sequences, None where they are not finite.
+    near_zero: share with |alpha/eta| <= 1e-3.
+    near_one: share with alpha/eta in [0.9, 1].
+    ratio: near_one / near_zero, None if nothing is near zero.
+    near_zero_raw, near_one_raw, ratio_raw: the same for alpha itself.
+    near_zero_relative: share with i |alpha_ij/eta_i| <= 0.1, comparable across lengths.
+    entropy: of row i with weights |alpha_ij|, divided by log i, mean over the rows i > 1. It is 1
+        for a uniform row and 0 for a single key.
+    zeros_per_index: the number of |alpha_ij| <= 1e-6 at each step i, mean over sequences.
+    most_zeros: the largest such number.
+    guarded_rows: share of rows whose eta was replaced because it was nearly zero.
+    score_variance: the variance of q_i . h_ij, from a few sequences; None if not finite.
+    effective_rank: e^(entropy of the singular values of alpha/eta), likewise.
     """
     return _counted(model, tokens) | _costly(model, tokens[:FEW], with_rank=True)
 
@@ -80,21 +84,21 @@ def _counted(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -> dict[str, An
 
 @torch.no_grad()
 def brief_statistics(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -> dict[str, Any]:
-    """What is worth following through training, of a few sequences."""
+    """The statistics named in `FOLLOWED`, from a few sequences: cheap enough during training."""
     few = tokens[: max(1, min(FEW, FOLLOWED_TOKENS // tokens.shape[1]))]
-    found = _counted(model, few) | _costly(model, few, with_rank=False)
-    return {name: found[name] for name in FOLLOWED}
+    statistics = _counted(model, few) | _costly(model, few, with_rank=False)
+    return {name: statistics[name] for name in FOLLOWED}
 
 
 def _costly(model: SequenceModel, tokens: Int64[Tensor, "b t"], with_rank: bool) -> dict[str, Any]:
     variances, ranks = [], []
     below = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).tril()
     with own_forms(model):
-        for mixer, given in _inputs_of(model, tokens):
-            scores = mixer.design.scores(given)[..., below.to(tokens.device)]
+        for mixer, projected in _inputs_of(model, tokens):
+            scores = mixer.design.scores(projected)[..., below.to(tokens.device)]
             variances.append(scores.var().item())
             if with_rank:
-                alpha, eta, _ = mixer.design.coefficients(given)
+                alpha, eta, _ = mixer.design.coefficients(projected)
                 ranks.append(_effective_rank(alpha[:2] / eta[:2, ..., None]))
     rank = {"effective_rank": _finite_mean(ranks)} if with_rank else {}
     return {"score_variance": _finite_mean(variances), **rank}
@@ -116,7 +120,8 @@ def _finite_mean(values: list[float]) -> float | None:
 
 @contextlib.contextmanager
 def own_forms(model: SequenceModel) -> Iterator[None]:
-    """No kernels, which may want other precision or devices; what was used before stays noted."""
+    """Keep auto from using kernels, which may need another precision or device. Restores
+    `form_used`."""
     mixers = mixers_of(model)
     before = [(mixer.may_use_adapters, mixer.form_used) for mixer in mixers]
     for mixer in mixers:
@@ -130,8 +135,8 @@ def own_forms(model: SequenceModel) -> Iterator[None]:
 
 def layers_of(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -> Iterator[Coefficients]:
     """The coefficients of each layer that has any."""
-    for mixer, given in _inputs_of(model, tokens):
-        yield mixer.design.coefficients(given)
+    for mixer, projected in _inputs_of(model, tokens):
+        yield mixer.design.coefficients(projected)
 
 
 def _inputs_of(
@@ -149,26 +154,26 @@ def _count(
     eta: Float[Tensor, "b h i"],
     guarded: Bool[Tensor, "b h i"],
 ) -> Counts:
-    """Block by block of rows, each up to its last column: the rest is above the diagonal."""
+    """Count in blocks of rows, each up to its last column: the rest is above the diagonal."""
     names = ("near_zero", "near_one", "near_zero_raw", "near_one_raw", "near_zero_relative",
              "entropy", "zeros")  # fmt: skip
-    found: dict[str, list[Tensor]] = {name: [] for name in names}
+    per_row: dict[str, list[Tensor]] = {name: [] for name in names}
     for start in range(0, alpha.shape[-1], BLOCK_ROWS):
         end = min(start + BLOCK_ROWS, alpha.shape[-1])
         block = alpha[:, :, start:end, :end]
         above = torch.arange(end - start - 1, -1, -1, device=alpha.device)
         weight = block / eta[:, :, start:end, None]
-        found["near_one"].append(_rows((weight >= NEAR_ONE) & (weight <= 1)))
-        found["near_one_raw"].append(_rows((block >= NEAR_ONE) & (block <= 1)))
+        per_row["near_one"].append(_rows((weight >= NEAR_ONE) & (weight <= 1)))
+        per_row["near_one_raw"].append(_rows((block >= NEAR_ONE) & (block <= 1)))
         size = block.abs()
         step = torch.arange(start + 1, end + 1, device=alpha.device).unsqueeze(-1)
-        found["near_zero"].append(_rows(weight.abs_() <= NEAR_ZERO) - above)
+        per_row["near_zero"].append(_rows(weight.abs_() <= NEAR_ZERO) - above)
         relative = _rows(weight <= FAR_BELOW_UNIFORM / step) - above
-        found["near_zero_relative"].append(relative)
-        found["entropy"].append(_entropy(size, step))
-        found["near_zero_raw"].append(_rows(size <= NEAR_ZERO) - above)
-        found["zeros"].append(_rows(size <= ZERO) - above)
-    rows = {name: torch.cat(parts, dim=-1) for name, parts in found.items()}
+        per_row["near_zero_relative"].append(relative)
+        per_row["entropy"].append(_entropy(size, step))
+        per_row["near_zero_raw"].append(_rows(size <= NEAR_ZERO) - above)
+        per_row["zeros"].append(_rows(size <= ZERO) - above)
+    rows = {name: torch.cat(parts, dim=-1) for name, parts in per_row.items()}
     zeros = rows.pop("zeros")
     return Counts(
         **{name: number.sum((0, 2)) for name, number in rows.items()},
@@ -179,13 +184,13 @@ def _count(
 
 
 def _entropy(size: Float[Tensor, "b h i j"], step: Tensor) -> Float[Tensor, "b h i"]:
-    """Of each row, as a share of the largest that it can be; 0 where it has one key or none."""
+    """Entropy of each row as a share of its maximum, log i; 0 for rows with at most one key."""
     share = size / size.sum(-1, keepdim=True).clamp(min=1e-300)
     return torch.special.entr(share).sum(-1) / step.squeeze(-1).log().clamp(min=1e-9)
 
 
 def _rows(condition: Bool[Tensor, "b h i j"]) -> Int64[Tensor, "b h i"]:
-    """How many in each row. Sums of int64 would first convert everything to it."""
+    """The number of true entries in each row. A sum as int64 would convert all entries first."""
     return condition.sum(-1, dtype=torch.int32).long()
 
 

@@ -28,7 +28,7 @@ INITS = ("torch", "normal")
 
 @dataclass(frozen=True)
 class ModelState:
-    """What token-by-token use remembers."""
+    """Memory of token-by-token use: the tokens so far, and the state of every block."""
 
     position: int
     blocks: tuple[MixerState, ...]
@@ -52,22 +52,22 @@ class SequenceModel(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.norm = RMSNorm(d_model, eps=EPS)
         self.head = head
-        self.recompute = False  # what blocks hold, instead of keeping it for the backward pass
+        self.recompute = False  # activations in the backward pass, instead of storing them
         initialize(self, init)
 
     def forward(self, tokens: Tensor) -> Float[Tensor, "b t v"]:
         return self.head(self.features(tokens))
 
     def features(self, tokens: Tensor) -> Float[Tensor, "b t d"]:
-        """What the head gets."""
+        """The input of the head."""
         x = self.embed(tokens)
         for block in self.blocks:
-            again = self.recompute and self.training
-            x = checkpoint(block, x, use_reentrant=False) if again else block(x)
+            recompute = self.recompute and self.training
+            x = checkpoint(block, x, use_reentrant=False) if recompute else block(x)
         return self.norm(x)
 
     def embed(self, tokens: Tensor, start: int = 0) -> Float[Tensor, "b t d"]:
-        """What the first block gets; `start` is the number of tokens before these."""
+        """The input of the first block; `start` is the number of tokens before these."""
         check_tokens(tokens)
         try:
             return self.position(self.embedding(tokens), start)
@@ -80,7 +80,7 @@ class SequenceModel(nn.Module):
     def step(
         self, tokens: Tensor, state: ModelState | None
     ) -> tuple[Float[Tensor, "b 1 v"], ModelState]:
-        """One token at constant cost, where every mixer has a recurrent form."""
+        """Process one token at constant cost. Every mixer must have a recurrent form."""
         if isinstance(self.head, AutoEncoderHead):
             raise ValueError("an auto-encoder reads whole sequences; it cannot go token by token")
         start = 0 if state is None else state.position
@@ -99,7 +99,7 @@ def blocks_of(model: SequenceModel) -> Iterator[Block]:
 
 
 def mixers_of(model: SequenceModel) -> list[SequenceMixer]:
-    """Those that are points of the design space; a foreign mixer is none."""
+    """The mixers that are a `SequenceMixer`; those from elsewhere are left out."""
     mixers = (block.mixer for block in blocks_of(model))
     return [mixer for mixer in mixers if isinstance(mixer, SequenceMixer)]
 
@@ -115,16 +115,18 @@ def check_tokens(tokens: Tensor) -> None:
 
 
 def initialize(model: nn.Module, scheme: str) -> None:
-    """torch: Linear weights as torch makes them; normal: N(0, 0.02). Both: embeddings N(0, 0.02),
-    Linear biases zero, and then whatever a module says is special about itself. A foreign mixer
-    is left as it is."""
+    """Set initial weights. Scheme torch: Linear weights as torch draws them; normal: N(0, 0.02).
+
+    In both, embeddings are N(0, 0.02) and Linear biases zero; then every `reset_special` is called.
+    The Linear and Embedding layers of a mixer that is not a `SequenceMixer` are left alone.
+    """
     if scheme not in INITS:
         raise ValueError(f"model.init={scheme} is not known; choose from {', '.join(INITS)}")
     blocks = (module for module in model.modules() if isinstance(module, Block))
     foreign = (block.mixer for block in blocks if not isinstance(block.mixer, SequenceMixer))
-    own = {inner for mixer in foreign for inner in mixer.modules()}
+    untouched = {inner for mixer in foreign for inner in mixer.modules()}
     for module in model.modules():
-        if module in own:
+        if module in untouched:
             continue
         if isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=STD)

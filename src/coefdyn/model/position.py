@@ -7,14 +7,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-STD = 0.02  # of all embeddings, at first
+STD = 0.02  # initial standard deviation of all embeddings
 
 
 class Position(nn.Module):
     """x_t + (a vector that depends on t)."""
 
     def forward(self, x: Float[Tensor, "b t d"], start: int = 0) -> Float[Tensor, "b t d"]:
-        """`start` is the number of steps before the first."""
+        """`start` is the number of steps before the first of x."""
         raise NotImplementedError
 
 
@@ -26,7 +26,7 @@ class Nothing(Position):
 
 
 class Learned(Position):
-    """x_t + P_t, P a parameter with `max_length` rows that are N(0, std) at first."""
+    """x_t + P_t, P a parameter with `max_length` rows, initially N(0, std)."""
 
     neutral: ClassVar = {"std": 0.02}
 
@@ -38,7 +38,7 @@ class Learned(Position):
         self.table = nn.Embedding(max_length, d_model)
 
     def reset_special(self) -> None:
-        """What a model draws for all embeddings, at another size."""
+        """Rescale what `initialize` draws for all embeddings to `std`."""
         with torch.no_grad():
             self.table.weight *= self.std / STD
 

@@ -1,7 +1,7 @@
-"""What the paper says and what we add: a module per principle, each with its figures and claims.
+"""The paper's experiments and our own: a module per principle, with its figures and claims.
 
-A claim that the tables do not cover is `not enough runs`; one that compares designs which are the
-same function is `invariant by construction`, and is shown to be so numerically.
+A claim whose runs are not in the tables is `not enough runs`. A claim that compares designs which
+are the same function is `invariant by construction`; the sameness is checked numerically.
 """
 
 import importlib
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @cache
 def experiments() -> dict[str, Experiment]:
-    """By stem, in the paper's order: a module of this package adds its own by EXPERIMENTS."""
+    """All experiments by stem, in the paper's order. Each module lists its own in EXPERIMENTS."""
     names = [module.name for module in pkgutil.iter_modules(__path__)]
     names.sort(key=lambda name: (not name.startswith("principle"), name))
     modules = [importlib.import_module(f"{__name__}.{name}") for name in names]
@@ -26,7 +26,8 @@ def experiments() -> dict[str, Experiment]:
 
 
 def experiment_of(stem: str) -> Experiment:
-    """The declared one; any other, such as a plugin's, is drawn by what its grid varies."""
+    """The experiment of a stem. One that no module lists, such as a plugin's, gets a default
+    figure."""
     if stem in experiments():
         return experiments()[stem]
 

@@ -19,7 +19,7 @@ Bar = tuple[str, str, "pd.Series[bool]"]
 
 
 def factor_of(tables: Tables, stem: str) -> tuple[float, int]:
-    """c of A = cI, as the experiment has it at the scale of its table, and the sequence length."""
+    """The c of A = cI at the scale of the experiment's table, and the sequence length."""
     point = tables[stem].iloc[0]
     model = compose([f"experiment={stem}", f"scale={point['scale']}"]).values["model"]
     return float(model["factor"]), int(point["seq_len"])
@@ -28,15 +28,17 @@ def factor_of(tables: Tables, stem: str) -> tuple[float, int]:
 def draw_bars(
     tables: Tables, stem: str, bars: Mapping[str, Bar], height: float, columns: int, title: str
 ) -> Figure:
-    """A dot per seed, a line for the interval of their mean. `bars`: label -> (colour, hatch, which
-    rows of the points); `columns`: of the legend."""
+    """A group of bars per readout, with a dot per seed and the interval of their mean.
+
+    `bars`: label -> (colour, hatch, which rows of the points). `columns`: of the legend.
+    """
     points = tables[stem]
     with paper_style():
         figure = Figure(figsize=(COLUMN * 1.25, height), layout="constrained")
         axes = figure.subplots()
         width = WIDTH / len(bars)
-        for number, (label, (colour, hatch, chosen)) in enumerate(bars.items()):
-            rows = one_each(points[chosen], "readout")
+        for number, (label, (colour, hatch, selected)) in enumerate(bars.items()):
+            rows = one_each(points[selected], "readout")
             for place, name in enumerate(READOUT_ORDER):
                 if name not in rows.index:
                     continue

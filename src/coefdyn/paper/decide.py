@@ -1,7 +1,7 @@
-"""Seeds until decided: a look at 3, 5, 8 and 12 seeds, for the points that undecided claims read.
+"""Adds seeds until claims are decided: looks at 3, 5, 8 and 12 seeds of the points they read.
 
-A look reads the seeds below its number and no other, on all sides alike, so that it finds the same
-however often the work was interrupted. A verdict that a look reaches is frozen.
+A look reads the seeds below its number and no others, at all points alike. Its result is therefore
+the same however often the work was interrupted. A verdict that a look reaches is frozen.
 """
 
 import json
@@ -32,7 +32,7 @@ from coefdyn.runs.record import Record
 from coefdyn.sweeps.state import unfinished
 
 OPEN = ("inconclusive", "not enough runs")
-# What changes no design and no task.
+# Overrides that change neither design nor task.
 OF_THE_RUNS = ("scale=", "seed=", "grid.", "paths.", "trainer.", "optimizer.", "population.",
                "logger", "plugins=", "check=")  # fmt: skip
 
@@ -41,7 +41,7 @@ Work = Callable[[list[PlannedRun]], bool]  # does these runs; False if they are 
 
 @dataclass(frozen=True)
 class Ending:
-    """How it ended, and what each claim came to."""
+    """Why the work ended, and the judgement of each claim."""
 
     words: str
     verdicts: dict[str, Judgement]
@@ -63,13 +63,13 @@ class Decision:
         self.experiment, self.folder = experiments()[name], TableFolder(results, scale)
         self.claims = {claim.name: claim for claim in self.experiment.claims}
         stems = dict.fromkeys(stem for claim in self.claims.values() for stem in claim.needs)
-        others = [part for part in grid if not part.startswith("experiment=")]
-        if another := [part for part in others if not part.lstrip("+").startswith(OF_THE_RUNS)]:
+        overrides = [part for part in grid if not part.startswith("experiment=")]
+        if changes := [part for part in overrides if not part.lstrip("+").startswith(OF_THE_RUNS)]:
             raise ConfigError(
-                f"action=decide judges {name} as its file has it, not with {' '.join(another)}; "
+                f"action=decide judges {name} as its file has it, not with {' '.join(changes)}; "
                 "leave that out, or use action=run and figure"
             )
-        self.grids = {stem: Planner([f"experiment={stem}", *others]) for stem in stems}
+        self.grids = {stem: Planner([f"experiment={stem}", *overrides]) for stem in stems}
         for stem, planner in self.grids.items():
             if not any(is_pilot(run) for run in planner.declared):
                 raise ConfigError(
@@ -78,42 +78,45 @@ class Decision:
                 )
 
     def run(self, work: Work, budget: float | None) -> Ending:
-        """`budget`: hours of one core for all runs of these grids, those done before included."""
-        found: dict[str, Judgement] = {}
+        """Take looks until all claims are decided, runs are missing or the budget is spent.
+
+        `budget`: core hours for all runs of these grids, including those done before.
+        """
+        judgements: dict[str, Judgement] = {}
         looks: dict[str, int] = {}
         for look in LOOKS:
             undecided = [c for name, c in self.claims.items() if name not in looks]
-            words = self._fill(undecided, look, work, budget)
+            reason = self._fill(undecided, look, work, budget)
             tables = self._tables(look)
             for claim in undecided:
-                found[claim.name] = judgement = claim.judge(tables)
+                judgements[claim.name] = judgement = claim.judge(tables)
                 if judgement.verdict not in OPEN:
                     looks[claim.name] = look
-            self._keep(found, looks)
+            self._keep(judgements, looks)
             if len(looks) == len(self.claims):
-                return Ending("all claims are decided", found, looks, self._hours())
-            if words:
-                return Ending(words, found, looks, self._hours())
-        return Ending(f"{LOOKS[-1]} seeds are the most", found, looks, self._hours())
+                return Ending("all claims are decided", judgements, looks, self._hours())
+            if reason:
+                return Ending(reason, judgements, looks, self._hours())
+        return Ending(f"{LOOKS[-1]} seeds are the most", judgements, looks, self._hours())
 
     def _fill(self, undecided: Sequence[Claim], look: int, work: Work, budget: float | None) -> str:
-        """Do the runs that a look needs; words if it cannot have them all."""
+        """Do the runs that a look needs. Returns why some are missing, or "" if none is."""
         tried: set[str] = set()
         while True:
             known = {stem: self._known(stem, undecided, look) for stem in self.grids}
             todo = unfinished({r.run_id: r for k in known.values() for r in k.runs}.values())
             todo = [run for run in todo if run.run_id not in tried]
             if not todo:
-                lacking = sum(len(unfinished(k.runs)) + k.waiting for k in known.values())
-                return f"{lacking} runs failed or wait for others" if lacking else ""
-            if budget is not None and (why := self._too_much(todo, look, budget)):
-                return why
+                missing = sum(len(unfinished(k.runs)) + k.waiting for k in known.values())
+                return f"{missing} runs failed or wait for others" if missing else ""
+            if budget is not None and (reason := self._too_much(todo, look, budget)):
+                return reason
             tried |= {run.run_id for run in todo}
             if not work(todo):
                 return f"{len(todo)} runs are under way; the same command goes on"
 
     def _known(self, stem: str, undecided: Sequence[Claim], look: int) -> Known:
-        wanted: dict[Point, int] = {}
+        seeds: dict[Point, int] = {}
         for run in self.grids[stem].declared:
             axes = axes_of_run(run)
             if any(
@@ -122,14 +125,14 @@ class Decision:
                 if stem in claim.needs
                 for where in claim.reads
             ):
-                wanted[point_of(run)] = look
-        return self._grown(stem, wanted)
+                seeds[point_of(run)] = look
+        return self._grown(stem, seeds)
 
     def _grown(self, stem: str, seeds: dict[Point, int]) -> Known:
         return known_runs(self.grids[stem], seeds)
 
     def _tables(self, look: int) -> dict[str, pd.DataFrame]:
-        """Written whole, read up to the seeds of this look."""
+        """Write the tables with all runs; return them up to the seeds of this look."""
         tables: dict[str, pd.DataFrame] = {}
         for stem in self.grids:
             runs = list(self._all_runs(stem).values())
@@ -147,14 +150,18 @@ class Decision:
 
     def _records(self) -> list[Record]:
         runs = {name: run for stem in self.grids for name, run in self._all_runs(stem).items()}
-        found = (record_of(run.folder) for run in runs.values())
-        return [record for record in found if record is not None]
+        records = (record_of(run.folder) for run in runs.values())
+        return [record for record in records if record is not None]
 
     def _hours(self) -> float:
         return sum(record.seconds["session"] for record in self._records()) / 3600
 
     def _too_much(self, todo: Sequence[PlannedRun], look: int, budget: float) -> str:
-        """As long as the runs of these grids took; the first are free to find that out."""
+        """Why these runs would exceed the budget, or "" if they would not.
+
+        Each is expected to take as long as the recorded runs did on average. Before any is recorded
+        the cost is unknown and counts as nothing.
+        """
         spent, count = self._hours(), len(self._records())
         cost = len(todo) * spent / count if count else 0.0
         if spent + cost <= budget:
@@ -164,12 +171,16 @@ class Decision:
             f"spent, over budget={budget:g}"
         )
 
-    def _keep(self, found: dict[str, Judgement], looks: dict[str, int]) -> None:
-        kept = {
-            name: {"verdict": found[name].verdict, "statistic": found[name].statistic, "seeds": n}
+    def _keep(self, judgements: dict[str, Judgement], looks: dict[str, int]) -> None:
+        decisions = {
+            name: {
+                "verdict": judgements[name].verdict,
+                "statistic": judgements[name].statistic,
+                "seeds": n,
+            }
             for name, n in looks.items()
         }
-        self.folder.write_decisions(self.experiment.stem, kept)
+        self.folder.write_decisions(self.experiment.stem, decisions)
 
 
 def as_json(ending: Ending) -> str:

@@ -11,14 +11,19 @@ SIDES = {"outside": 0, "across": 1, "inside": 2}
 
 
 def level_of(verdict: str, effects: int, any_of: bool = False) -> float:
-    """At which a verdict was reached: where one of several effects decides, they share an error."""
+    """The confidence level at which a verdict was reached.
+
+    Where any one of several effects decides, they share one error.
+    """
     alone = "not reproduced" if any_of else "reproduced"
     return LEVEL if verdict == alone or effects < 2 else 1 - (1 - LEVEL) / effects
 
 
 def deciding(effects: Sequence[Effect], level: float, any_of: bool = False) -> Effect | None:
-    """The one on which a claim of several stands or falls: nearest to being outside; if one is
-    enough, nearest to being inside."""
+    """The effect on which a claim stands or falls: the one nearest to being outside its region.
+
+    If one effect is enough (`any_of`), the one nearest to being inside.
+    """
 
     def order(effect: Effect) -> tuple[int, float]:
         low, high = effect.at(level)
@@ -32,12 +37,12 @@ def deciding(effects: Sequence[Effect], level: float, any_of: bool = False) -> E
 
 
 def drawing(effect: Effect, level: float) -> str:
-    """The region as a band, the interval as a line, the estimate as a dot; a scale of its own."""
+    """An SVG with its own scale: region as a band, interval as a line, estimate as a dot."""
     low, high = effect.at(level)
     borders = [b for b in (effect.region.low, effect.region.high) if math.isfinite(b)]
     near = [effect.value, *borders]
     span = max(max(near) - min(near), 1e-9)
-    # An interval of few seeds may be endless: it ends at the edge of the picture.
+    # The interval of few seeds may be very long: it is cut at the edge of the picture.
     left = max(min([low, *near]), min(near) - 1.5 * span)
     right = min(max([high, *near]), max(near) + 1.5 * span)
     pad = 0.08 * max(right - left, 1e-9)
@@ -64,5 +69,6 @@ def drawing(effect: Effect, level: float) -> str:
 
 
 def numbers(effect: Effect, level: float) -> str:
+    """Estimate, interval and region in words."""
     low, high = effect.at(level)
     return f"{effect.value:.3g} [{low:.3g}, {high:.3g}]; wanted {effect.region}"

@@ -1,4 +1,4 @@
-"""Language: principle 5 on text, and what breaking one of all principles costs."""
+"""Language: principle 5 on text, and what it costs to break one principle at a time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,20 +17,20 @@ from coefdyn.results.effects import contrast, runs_of
 from coefdyn.results.experiment import Experiment
 
 WIKITEXT, ALL = "principle5_wikitext", "all_principles_lm"
-SMALL_GAP, PAR, WORSE = (0.005, 0.06), 0.01, 0.02  # of logarithms of perplexities
+SMALL_GAP, PAR, WORSE = (0.005, 0.06), 0.01, 0.02  # differences of log perplexity
 PLACE = "Principle 5, the table of WikiText-103"
 PERPLEXITY = "test/perplexity"
 
 
 @dataclass(frozen=True)
 class Look:
-    label: str  # under its bar; its first two lines name its curve
+    label: str  # under the bar; its first two lines also name the curve
     colour: str
     dashed: bool = False
 
 
 def _scaled(name: str, scaling: str, paper: float) -> Look:
-    """`paper`: the perplexity that the paper has."""
+    """The look of a model under a scaling. `paper`: the perplexity that the paper reports."""
     words, colour = (SCALINGS | {"step_size": (r"$\Delta_j$", GREEN)})[scaling]
     return Look(f"{name}\n$b=$ {words}\npaper:\n{paper}", colour, dashed=name == "softmax")
 
@@ -56,7 +56,7 @@ LOOKS = {
 
 
 def draw(stem: str, tables: Tables) -> Figure:
-    """Perplexities as bars, and how the losses came down."""
+    """Test perplexities as bars, training losses as curves."""
     points, curves, looks = tables[stem], tables[f"{stem}_curves"], LOOKS[stem]
     with paper_style():
         figure = Figure(figsize=(PAGE, 2.9), layout="constrained")
@@ -89,7 +89,7 @@ def _draw_bars(axes: Axes, perplexity: "pd.Series[float]", looks: Mapping[str, L
 
 
 def _gap(tables: Tables, stem: str, model: str, other: str, region: Region) -> Effect:
-    """Logarithm of a ratio of perplexities."""
+    """The log perplexity of a model minus that of another."""
     terms = [(1.0, stem, PERPLEXITY, {"model": model}), (-1.0, stem, PERPLEXITY, {"model": other})]
     name = f"log perplexity: {model} - {other}".replace("_", " ")
     return contrast(tables, name, terms, region, logarithm=True)
@@ -116,17 +116,17 @@ def _on_par(tables: Tables) -> list[Effect]:
 
 
 def _each_principle_counts(tables: Tables) -> list[Effect]:
-    """P1 is about cost, not about quality. A design whose seeds all diverge is worse."""
-    found = []
+    """P2 to P6: P1 is about cost, not quality. A design whose seeds all diverge counts as worse."""
+    effects = []
     for principle in range(2, 7):
         model = f"all_but_p{principle}"
         rows = runs_of(tables, ALL, {"model": model})
         if len(rows) and (rows["status"] == "diverged").all():
             region, name = Region(WORSE), f"{model} diverged in all {len(rows)} seeds"
-            found.append(Effect(name, 1.0, region, lambda _: (1.0, 1.0), len(rows)))
+            effects.append(Effect(name, 1.0, region, lambda _: (1.0, 1.0), len(rows)))
         else:
-            found.append(_gap(tables, ALL, model, "all_principles", Region(WORSE)))
-    return found
+            effects.append(_gap(tables, ALL, model, "all_principles", Region(WORSE)))
+    return effects
 
 
 EXPERIMENTS = (

@@ -1,4 +1,4 @@
-"""Every choice has one word and one colour, in every figure of the paper."""
+"""One word and one colour for every choice, in all figures of the paper."""
 
 from coefdyn.plot.style import BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY
 
@@ -55,5 +55,5 @@ NEAR_ZERO = r"fraction of $|\alpha_{ij}/\eta_i| \leq 10^{-3}$"
 
 
 def readout_look(name: str) -> tuple[str, str]:
-    """Word and colour; a readout that the paper's figures do not have is grey."""
+    """The word and the colour of a readout; one that is not in the paper's figures is grey."""
     return READOUTS.get(name, (name.replace("_", " "), GREY))

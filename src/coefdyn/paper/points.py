@@ -1,4 +1,4 @@
-"""Points of a grid as figures take them."""
+"""Points of a grid, selected as figures need them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,20 +14,20 @@ from coefdyn.results.variance import Values
 
 
 def one_each(points: pd.DataFrame, *names: str) -> pd.DataFrame:
-    """The points by these columns, which must tell them apart."""
+    """The points indexed by these columns, which must tell them apart."""
     columns = list(names)
-    twice = points[points.duplicated(columns)]
-    if len(twice):
-        which = ", ".join(f"{name}={twice.iloc[0][name]}" for name in columns)
+    duplicates = points[points.duplicated(columns)]
+    if len(duplicates):
+        values = ", ".join(f"{name}={duplicates.iloc[0][name]}" for name in columns)
         raise ConfigError(
-            f"it has several points with {which} where the figure shows one; make it again from a "
+            f"it has several points with {values} where the figure shows one; make it again from a "
             "grid without other axes"
         )
     return points.set_index(columns)
 
 
 def seeds_of(tables: Tables, stem: str, point: Mapping[str, Any], column: str) -> Values:
-    """A number of each seed of a point: those that claims read, or pilots if these are all."""
+    """The values of a column at one point, one per seed; of pilots only if there are no others."""
     runs = tables.get(f"{stem}_runs")
     if runs is None:
         return np.array([])
@@ -39,11 +39,11 @@ def seeds_of(tables: Tables, stem: str, point: Mapping[str, Any], column: str) -
 
 
 def ceiling_of(points: pd.DataFrame) -> float | None:
-    """The best that can be learned, if it is not 1."""
-    found = points["ceiling"].dropna()
-    return float(found.iloc[0]) if len(found) and found.iloc[0] < 0.9999 else None
+    """The best accuracy that can be learned; None if it is 1 or not known."""
+    ceilings = points["ceiling"].dropna()
+    return float(ceilings.iloc[0]) if len(ceilings) and ceilings.iloc[0] < 0.9999 else None
 
 
 def chance_of(points: pd.DataFrame) -> float | None:
-    """The accuracy of guessing; none where there are no points, as in a panel without runs."""
+    """The accuracy of guessing; None if there are no points, as in a panel without runs."""
     return float(points["chance"].iloc[0]) if len(points) else None

@@ -17,8 +17,8 @@ from coefdyn.results.statistics import slope
 from coefdyn.results.tables import LENGTH_COLUMNS
 
 STEM = "principle1_throughput"
-LONG, LENGTHS, PROCESSES = 4096, 3, 5  # where fixed costs no longer matter, and how often timed
-# form -> its name, its colour, and between which slopes the paper has it
+LONG, LENGTHS, PROCESSES = 4096, 3, 5  # shortest length fitted; fewest lengths and processes
+# form -> its name, its colour, and the smallest and largest slope that agree with the paper
 FORMS = {
     "linear": ("Mamba-2, recurrent", RED, 0.85, 1.15),
     "quadratic": ("softmax attention", BLUE, 1.8, 2.2),
@@ -38,7 +38,7 @@ def draw(tables: Tables) -> Figure:
             text = f"{label}: slope {slope(list(rows.index), list(rows)).slope:.2f}"
             axes.plot(rows.index, rows, "o-", color=colour, label=text)
             axes.vlines(rows.index, times.min(), times.max(), color=colour, linewidth=1)
-            guide = 1 if form == "linear" else 2  # what the principle says, through the last point
+            guide = 1 if form == "linear" else 2  # the principle's slope, through the last point
             line = rows.iloc[-1] * (rows.index / rows.index[-1]) ** guide
             axes.plot(rows.index, line, ":", color="0.5", linewidth=0.9, zorder=0)
         axes.set(xscale="log", yscale="log", xlabel="sequence length $L$", ylabel="milliseconds")
@@ -48,10 +48,10 @@ def draw(tables: Tables) -> Figure:
 
 
 def _slopes(tables: Tables) -> list[Effect]:
-    """Of each process that has timed all lengths; an interval over the processes."""
+    """The slope of each form, with an interval over the processes that timed enough lengths."""
     if STEM not in tables:
         raise NotEnoughRunsError(f"no table of {STEM}")
-    table, found = tables[STEM], []
+    table, effects = tables[STEM], []
     process = table["process"] if "process" in table else pd.Series(0, index=table.index)
     for form, (*_, low, high) in FORMS.items():
         rows = table[(table["form"] == form) & (table["length"] >= LONG)]
@@ -62,8 +62,8 @@ def _slopes(tables: Tables) -> list[Effect]:
                 f"of the {form} form"
             )
         region = Region(low, high)
-        found.append(mean_slope(f"slope, {form}", groups, "length", "milliseconds", region))
-    return found
+        effects.append(mean_slope(f"slope, {form}", groups, "length", "milliseconds", region))
+    return effects
 
 
 EXPERIMENTS = (

@@ -29,7 +29,7 @@ STEM = "principle2_readout"
 TASKS = ("fuzzy_recall", "selective_copying", "memorization")
 EPS = 1e-3
 LOW = -12.0  # where the axis of scores begins
-PANELS = {  # column -> what its axis says
+PANELS = {  # column -> label of its axis
     "near_zero": NEAR_ZERO,
     "near_zero_raw": r"fraction of $|\alpha_{ij}| \leq 10^{-3}$",
     "ratio": r"in $[0.9, 1]$ / near zero, of $\alpha_{ij}/\eta_i$",
@@ -57,7 +57,7 @@ def draw(tables: Tables) -> Figure:
 
 
 def _scatter(axes: Axes, tables: Tables, task: str, column: str, label: bool) -> None:
-    """A mark per readout, a dot per seed; hollow, where it was before training."""
+    """A mark per readout and a dot per seed. Hollow marks: the same readout before training."""
     points = tables[STEM]
     rows = points[points["task"] == task]
     shown = rows[rows[column] > 0] if column == "ratio" else rows[rows[column].notna()]
@@ -80,7 +80,8 @@ def _scatter(axes: Axes, tables: Tables, task: str, column: str, label: bool) ->
     if shown.empty:
         words = "no runs" if rows.empty else "no point has one"
         axes.annotate(words, (0.5, 0.5), xycoords="axes fraction", ha="center", color="0.5")
-    # identity, with the fewest near zero and the largest ratio, is the one that only guesses
+    # The identity only guesses: left of the others by near zero, right of them by ratio. The word
+    # "chance" is written on the other side.
     accuracy_axis(axes, chance_of(rows), label, "left" if column == "ratio" else "right")
     if (ceiling := ceiling_of(rows)) is not None:
         axes.axhline(ceiling, color="0.6", linestyle="--", linewidth=0.8, zorder=0)
@@ -115,7 +116,7 @@ def _sets(axes: Axes) -> None:
     axes.set_ylim(-0.6, len(SCORES) - 0.4)
 
 
-MIDDLE = ("exp", "softplus", "sigmoid", "elu_plus_one")  # the same near-zero set, to 0.001
+MIDDLE = ("exp", "softplus", "sigmoid", "elu_plus_one")  # their near-zero sets agree to 0.001
 PLACE = "Principle 2 and its figure"
 
 
@@ -124,17 +125,17 @@ def _where(task: str, readout: str) -> dict[str, object]:
 
 
 def _contrasts(task: str, column: str, least: float) -> Callable[[Tables], list[Effect]]:
-    """The readouts whose set is a half-line against the identity, and relu against them."""
+    """The readouts with a half-line as near-zero set against the identity; relu against them."""
 
     def effects(tables: Tables) -> list[Effect]:
         share, words = 1 / len(MIDDLE), column.replace("_", " ")
-        more = [(share, STEM, column, _where(task, name)) for name in MIDDLE]
-        less = [(-share, STEM, column, _where(task, name)) for name in MIDDLE]
+        positive = [(share, STEM, column, _where(task, name)) for name in MIDDLE]
+        negative = [(-share, STEM, column, _where(task, name)) for name in MIDDLE]
         return [
             contrast(tables, f"{words}: half-lines - identity",
-                     [*more, (-1.0, STEM, column, _where(task, "identity"))], Region(least)),
+                     [*positive, (-1.0, STEM, column, _where(task, "identity"))], Region(least)),
             contrast(tables, f"{words}: relu - half-lines",
-                     [(1.0, STEM, column, _where(task, "relu")), *less], Region(least)),
+                     [(1.0, STEM, column, _where(task, "relu")), *negative], Region(least)),
         ]  # fmt: skip
 
     return effects

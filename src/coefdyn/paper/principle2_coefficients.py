@@ -1,4 +1,4 @@
-"""What readouts do: coefficients of one sequence, as heat maps."""
+"""The coefficients that each readout gives one sequence, as heat maps."""
 
 import numpy as np
 import pandas as pd
@@ -26,7 +26,7 @@ def draw(tables: Tables) -> Figure:
                 chosen = (table["readout"] == name) & (table["layer"] == layer)
                 weights = _matrix(table[chosen].sort_values("index"))
                 steps = len(weights)
-                # one scale for all: a weight of 1 is a step that is copied
+                # One scale for all panels: a weight of 1 means that a step is copied.
                 picture = axes.imshow(weights, cmap="RdBu_r", vmin=-1, vmax=1,
                                       extent=(0.5, steps + 0.5, steps + 0.5, 0.5))  # fmt: skip
                 axes.set_xticks([1, steps])
@@ -40,10 +40,10 @@ def draw(tables: Tables) -> Figure:
 
 
 def _matrix(rows: pd.DataFrame) -> np.ndarray:
-    """Row i has i weights; above the diagonal nothing is drawn."""
+    """The weights as a square matrix: row i has i of them, and nothing above the diagonal."""
     weights = np.full((len(rows), len(rows)), np.nan)
-    for i, words in enumerate(rows["weights"].astype(str)):
-        weights[i, : i + 1] = [float(word) for word in words.split()]
+    for i, text in enumerate(rows["weights"].astype(str)):
+        weights[i, : i + 1] = [float(number) for number in text.split()]
     return weights
 
 

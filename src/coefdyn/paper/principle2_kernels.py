@@ -1,4 +1,4 @@
-"""Principles 2.1 and 2.2: kernels against readouts of a score, and how many zeros a row has."""
+"""Principles 2.1 and 2.2: kernels against readouts of a score, and the number of zeros in a row."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -35,9 +35,11 @@ def draw_kernels(tables: Tables) -> Figure:
         figure = Figure(figsize=(PAGE * 0.75, 2.7), layout="constrained")
         for axes, task in zip(figure.subplots(1, 2), TASKS, strict=True):
             rows = points[points["task"] == task]
-            others = scores[(scores["task"] == task) & scores["readout"].isin(["exp", "identity"])]
-            for stem, shown, marker in ((KERNEL, rows, "s"), (READOUT, others, "*")):
-                for row in shown.to_dict("records"):
+            references = scores[
+                (scores["task"] == task) & scores["readout"].isin(["exp", "identity"])
+            ]
+            for stem, selected, marker in ((KERNEL, rows, "s"), (READOUT, references, "*")):
+                for row in selected.to_dict("records"):
                     label, colour = readout_look(row["readout"])
                     x, y = (seeds_of(tables, stem, row, c) for c in ("near_zero", "accuracy"))
                     if len(x) == len(y):
@@ -81,7 +83,7 @@ def draw_lengths(tables: Tables) -> Figure:
         for place, (name, line) in enumerate(points.groupby("readout", sort=False)):
             label, colour = readout_look(str(name))
             line = line.sort_values("seq_len")
-            shift = 0.05 * (2 * place - 1)  # beside each other, where both are zero
+            shift = 0.05 * (2 * place - 1)  # side by side, since both may be zero
             axes.plot([lengths.index(x) + shift for x in line["seq_len"]], line["mean_zeros"],
                       "_-", color=colour, label=label)  # fmt: skip
             for row in line.to_dict("records"):
@@ -95,7 +97,7 @@ def draw_lengths(tables: Tables) -> Figure:
 
 
 def zeros_per_index(points: pd.DataFrame, records: Records) -> pd.DataFrame:
-    """Zeros at each step of the head of layer 1 that has most, in the best run of each point."""
+    """Zeros at each step, in the best run of each point, of the head of layer 1 with the most."""
     rows = []
     for point in points.to_dict("records"):
         record = records[point["run_id"]]
@@ -117,7 +119,7 @@ def _where(task: str, readout: str) -> dict[str, object]:
 
 
 def _differences(task: str, column: str, least: float) -> Callable[[Tables], list[Effect]]:
-    """Readouts less kernels of the same function, mean over the functions."""
+    """Readouts minus kernels of the same function, averaged over the functions."""
 
     def effects(tables: Tables) -> list[Effect]:
         share = 1 / len(KERNELS)
@@ -131,13 +133,13 @@ def _differences(task: str, column: str, least: float) -> Callable[[Tables], lis
 
 def _above_identity(task: str) -> Callable[[Tables], list[Effect]]:
     def effects(tables: Tables) -> list[Effect]:
-        found = []
+        differences = []
         for name in ("elu_plus_one", "softplus", "exp"):
             terms = [(1.0, KERNEL, "near_zero", _where(task, f"kernel_{name}")),
                      (-1.0, READOUT, "near_zero", _where(task, "identity"))]  # fmt: skip
             words = f"near zero: kernel {name.replace('_', ' ')} - identity"
-            found.append(contrast(tables, words, terms, Region(0.005)))
-        return found
+            differences.append(contrast(tables, words, terms, Region(0.005)))
+        return differences
 
     return effects
 
@@ -147,8 +149,8 @@ def _kernel_claims() -> Iterator[Claim]:
         name, points = task_name(task), tuple(_where(task, kernel) for kernel in KERNELS)
         learned = (solved_by(READOUT, _where(task, "exp")), rates_inside(KERNEL, points))
         needs = (KERNEL, READOUT)
-        named = (*(kernel.removeprefix("kernel_") for kernel in KERNELS), "identity")
-        reads = (*points, *(_where(task, name) for name in named))  # both sides of its differences
+        readouts = (*(kernel.removeprefix("kernel_") for kernel in KERNELS), "identity")
+        reads = (*points, *(_where(task, name) for name in readouts))  # both sides of differences
         yield Claim(
             f"P2.1 {name}, near zero",
             f"On {name}, a kernel has fewer coefficients near zero than the readout of the same "
@@ -176,8 +178,8 @@ def _points(tables: Tables, stem: str) -> pd.DataFrame:
 
 
 def _below_limit(tables: Tables) -> list[Effect]:
-    """Largest mean count of every point, against its limit."""
-    found = []
+    """The largest mean number of zeros at every point, against its limit."""
+    effects = []
     for point in _points(tables, ZEROS).to_dict("records"):
         where = {name: point[name] for name in ("task", "readout", "seq_len")}
         values = values_of(tables, ZEROS, "mean_zeros", where)
@@ -185,8 +187,8 @@ def _below_limit(tables: Tables) -> list[Effect]:
         name = f"{design}, length {point['seq_len']}: zeros"
         total = weighted_sum([values], [1.0], None, 0)
         region = Region(high=float(point["zero_limit"]))
-        found.append(effect_of(name, total, region, len(values)))
-    return found
+        effects.append(effect_of(name, total, region, len(values)))
+    return effects
 
 
 def _some_zeros(stem: str, tables: Tables) -> str | None:
@@ -195,7 +197,7 @@ def _some_zeros(stem: str, tables: Tables) -> str | None:
 
 
 def _longer(tables: Tables) -> list[Effect]:
-    points, found = _points(tables, LENGTH), []
+    points, effects = _points(tables, LENGTH), []
     for task, rows in points.groupby("task"):
         lengths = sorted(rows["seq_len"].unique())
         for (short, long), name in product(pairwise(lengths), sorted(rows["readout"].unique())):
@@ -203,10 +205,10 @@ def _longer(tables: Tables) -> list[Effect]:
             terms = [(1.0, LENGTH, "mean_zeros", where | {"seq_len": long}),
                      (-1.0, LENGTH, "mean_zeros", where | {"seq_len": short})]  # fmt: skip
             words = f"{name}, {task}: zeros at length {long} - {short}".replace("_", " ")
-            found.append(contrast(tables, words, terms, Region(0.5)))
-    if not found:
+            effects.append(contrast(tables, words, terms, Region(0.5)))
+    if not effects:
         raise NotEnoughRunsError(f"{LENGTH} has no task with two lengths")
-    return found
+    return effects
 
 
 LIMITED = Claim(

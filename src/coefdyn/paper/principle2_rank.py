@@ -20,7 +20,7 @@ def draw(tables: Tables) -> Figure:
     with paper_style():
         figure = Figure(figsize=(PAGE * 0.75, 2.6), layout="constrained")
         for axes, (column, title) in zip(figure.subplots(1, 2), TITLES.items(), strict=True):
-            # the wider line first: softplus and exp are both zero
+            # The first line is wider, to be seen beneath the second: both are zero.
             for place, (key, line) in enumerate(
                 table.groupby(["readout", "evolution"], sort=False)
             ):

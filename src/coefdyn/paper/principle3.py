@@ -20,9 +20,9 @@ def draw(tables: Tables) -> Figure:
     c, length = factor_of(tables, STEM)
     decaying = ("constant", f"$A={c:g}I$", ORANGE)
     for evolution, words, colour in (("identity", "$A=I$", BLUE), decaying):
-        for position, more, hatch in (("learned", "positions", ""), ("none", "none", "////")):
-            chosen = (points["evolution"] == evolution) & (points["position"] == position)
-            bars[f"{words}, {more}"] = (colour, hatch, chosen)
+        for position, suffix, hatch in (("learned", "positions", ""), ("none", "none", "////")):
+            selected = (points["evolution"] == evolution) & (points["position"] == position)
+            bars[f"{words}, {suffix}"] = (colour, hatch, selected)
     half = math.log(0.5) / math.log(c)
     title = f"{length} steps; $A={c:g}I$ halves a key in {half:.0f}"
     return draw_bars(tables, STEM, bars, height=2.9, columns=2, title=title)
@@ -45,7 +45,7 @@ def _solves(tables: Tables) -> list[Effect]:
 
 
 def _without(level: str) -> Callable[[Tables], list[Effect]]:
-    """exp and softplus no better than `level`, relu between it and a solution."""
+    """exp and softplus are no better than `level`; relu lies between it and a solution."""
 
     def effects(tables: Tables) -> list[Effect]:
         border = level_of(tables, STEM, level) + ABOVE_CHANCE

@@ -8,7 +8,9 @@ from matplotlib.figure import Figure
 
 from coefdyn.paper.points import chance_of, one_each, seeds_of
 from coefdyn.plot.style import (
+    BLUE,
     GREY,
+    ORANGE,
     PAGE,
     PINK,
     accuracy_axis,
@@ -43,12 +45,12 @@ def draw(tables: Tables) -> Figure:
         figure = Figure(figsize=(PAGE, 2.9), layout="constrained")
         for axes, task in zip(figure.subplots(1, 2, sharey=True), TASKS, strict=True):
             rows = points[points["task"] == task]
-            found = one_each(rows, "evolution")
+            by_evolution = one_each(rows, "evolution")
             seeds = {
                 str(name): seeds_of(tables, STEM, row.to_dict() | {"evolution": name}, "accuracy")
-                for name, row in found.iterrows()
+                for name, row in by_evolution.iterrows()
             }
-            _draw_task(axes, found["accuracy"].to_dict(), seeds)
+            _draw_task(axes, by_evolution["accuracy"].to_dict(), seeds)
             axes.set_title(task_name(task))
             accuracy_axis(axes, chance_of(rows), label=task == TASKS[0])
         legend_below(figure, columns=4)
@@ -71,8 +73,8 @@ def _draw_task(axes: Axes, accuracy: dict[str, float], seeds: dict[str, Values])
             places.append(place)
             means.append(sum(both) / len(both))
             best.append(max(both))
-    axes.plot(places, means, "-", color="0.5", linewidth=1, label="mean of both")
-    axes.plot(places, best, "--", color="0.2", linewidth=1, label="better of both")
+    axes.plot(places, means, "-", color=BLUE, linewidth=1, label="mean of both")
+    axes.plot(places, best, "-", color=ORANGE, linewidth=1, label="better of both")
     axes.set_xticks(
         range(len(STRUCTURES)), [words for words, _, _ in STRUCTURES.values()], fontsize=7
     )
@@ -88,7 +90,7 @@ def _where(task: str, evolution: str) -> dict[str, object]:
 
 
 def _better(tables: Tables, task: str, *structures: str) -> dict[str, object]:
-    """Of the parameterizations of these structures the one that the pilots found better."""
+    """The point of the parameterization, among these structures, that did best in the pilots."""
     table = tables.get(STEM)
     if table is None:
         raise NotEnoughRunsError(f"no table of {STEM}")
@@ -124,21 +126,21 @@ def _structures_rise(task: str) -> Callable[[Tables], list[Effect]]:
 def _scalar_fails(task: str) -> Callable[[Tables], str | None]:
     def obstacle(tables: Tables) -> str | None:
         where = _better(tables, task, "scalar")
-        found = float(values_of(tables, STEM, "accuracy", where).mean())
-        return None if found <= 0.9 else f"a scalar A_t already has {found:.2f}: no room above it"
+        mean = float(values_of(tables, STEM, "accuracy", where).mean())
+        return None if mean <= 0.9 else f"a scalar A_t already has {mean:.2f}: no room above it"
 
     return obstacle
 
 
 def _gaps(tables: Tables) -> list[Effect]:
-    """Between the parameterizations of one structure, whichever is the better."""
-    found = []
+    """The gap between the two parameterizations of each structure, whichever is better."""
+    effects = []
     for task, (name, (_, one, other)) in product(TASKS, STRUCTURES.items()):
         terms = [(1.0, STEM, "accuracy", _where(task, one)),
                  (-1.0, STEM, "accuracy", _where(task, other))]  # fmt: skip
         words = f"{name.replace('_', ' ')} on {task_name(task)}"
-        found.append(size_of(contrast(tables, words, terms, Region()), Region(GAP)))
-    return found
+        effects.append(size_of(contrast(tables, words, terms, Region()), Region(GAP)))
+    return effects
 
 
 def _claims() -> Iterator[Claim]:

@@ -20,7 +20,7 @@ NORMED, BARE = "principle5_scaling", "principle5_no_post_norm"
 SCALED, UNSCALED = ("inverse_sqrt", "gate_inverse_sqrt"), ("one", "gate")
 EXP = "softmax_attention"
 OTHERS = tuple(name for name in FAMILIES if name != EXP)
-SPREAD, MOST = 1.5, 1.2  # ratios of deviations that count
+SPREAD, MOST = 1.5, 1.2  # smallest ratios of deviations that count
 PLACE = "Principle 5 and its figure"
 
 
@@ -59,7 +59,7 @@ def draw(stem: str, tables: Tables) -> Figure:
 def _panel(
     axes: Axes, tables: Tables, stem: str, rows: pd.DataFrame, colour: str, same: bool
 ) -> None:
-    """`same`: if b = 1/sqrt(n) is one function with b = 1, which was run."""
+    """`same`: b = 1/sqrt(n) was not run, because it is one function with b = 1."""
     for row in rows.to_dict("records"):
         width, seeds = row["n_state"] // row["n_heads"], seeds_of(tables, stem, row, "accuracy")
         show_seeds(axes, width, seeds, (0.0, 0.0), colour)
@@ -82,10 +82,10 @@ def _sizes(tables: Tables, stem: str, family: str) -> list[int]:
     if stem not in tables:
         raise NotEnoughRunsError(f"no table of {stem}")
     rows = tables[stem]
-    found = sorted(int(size) for size in rows[rows["model"] == family]["n_state"].unique())
-    if not found:
+    sizes = sorted(int(size) for size in rows[rows["model"] == family]["n_state"].unique())
+    if not sizes:
         raise NotEnoughRunsError(f"{stem} has no {family}")
-    return found
+    return sizes
 
 
 def _unscaled_spreads_more(stem: str, family: str) -> Callable[[Tables], list[Effect]]:
@@ -116,18 +116,18 @@ def _one_function(stem: str, family: str) -> Callable[..., str | None]:
 
 
 def _exp_spreads_most(stem: str, tables: Tables) -> list[Effect]:
-    """Where the other family was run."""
-    found = []
+    """The spread of exp against each other family, at the points where that family was run."""
+    effects = []
     for family in OTHERS:
         sizes, rows = _sizes(tables, stem, family), tables[stem]
-        run = rows[(rows["model"] == family) & rows["scaling"].isin(UNSCALED)]
+        unscaled = rows[(rows["model"] == family) & rows["scaling"].isin(UNSCALED)]
         pairs = [
             (_where(EXP, scaling, size), _where(family, scaling, size))
-            for size, scaling in product(sizes, dict.fromkeys(run["scaling"]))
+            for size, scaling in product(sizes, dict.fromkeys(unscaled["scaling"]))
         ]
         name = f"deviation of exp / {family.replace('_', ' ')}"
-        found.append(ratio_of_spreads(tables, name, stem, pairs, Region(MOST)))
-    return found
+        effects.append(ratio_of_spreads(tables, name, stem, pairs, Region(MOST)))
+    return effects
 
 
 def _claims(stem: str, families: Sequence[str], words: str) -> Iterator[Claim]:

@@ -11,7 +11,7 @@ from coefdyn.results.statistics import slope
 from coefdyn.results.tables import VARIANCE_COLUMNS
 
 STEM = "principle5_variance"
-INITIALIZATIONS, WIDTHS = 20, 3  # at least
+INITIALIZATIONS, WIDTHS = 20, 3  # the fewest that the claim needs
 SLOPES = {"one": Region(0.9, 1.1), "inverse_sqrt": Region(-0.1, 0.1)}
 
 
@@ -40,10 +40,10 @@ def draw(tables: Tables) -> Figure:
 
 
 def _slopes(tables: Tables) -> list[Effect]:
-    """Of each initialization; an interval over them."""
+    """The slope for each scaling, with an interval over initializations."""
     if STEM not in tables:
         raise NotEnoughRunsError(f"no table of {STEM}; coefdyn bench suite=variance makes it")
-    table, found = tables[STEM], []
+    table, effects = tables[STEM], []
     for scaling, region in SLOPES.items():
         rows = table[table["scaling"] == scaling]
         groups = [g for _, g in rows.groupby("seed") if g["head_dimension"].nunique() >= WIDTHS]
@@ -53,8 +53,8 @@ def _slopes(tables: Tables) -> list[Effect]:
                 f"with b {scaling}"
             )
         name, columns = f"slope, b {scaling}", ("head_dimension", "score_variance")
-        found.append(mean_slope(name, groups, *columns, region))
-    return found
+        effects.append(mean_slope(name, groups, *columns, region))
+    return effects
 
 
 EXPERIMENTS = (

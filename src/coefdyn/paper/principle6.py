@@ -38,15 +38,15 @@ def _sum_solves(stem: str, tables: Tables) -> list[Effect]:
 
 
 def _exp_fails(stem: str, tables: Tables) -> list[Effect]:
-    """A run that diverges has what it had before, or chance."""
-    border, found = level_of(tables, stem, "chance") + ABOVE_CHANCE, []
+    """exp is no better than chance. A diverged run has its accuracy before that, or chance."""
+    border, effects = level_of(tables, stem, "chance") + ABOVE_CHANCE, []
     for name, words in (("one", "eta = 1"), ("power", "eta = c^i")):
         where = _where(name, "exp")
         rows = runs_of(tables, stem, where)
         failed = int(((rows["status"] == "diverged") | (rows["accuracy"] <= border)).sum())
         words = f"exp, {words} ({failed} of {len(rows)} seeds diverged or at chance)"
-        found.append(mean(tables, words, stem, where, Region(high=border)))
-    return found
+        effects.append(mean(tables, words, stem, where, Region(high=border)))
+    return effects
 
 
 def _power_helps(stem: str, tables: Tables) -> list[Effect]:
@@ -60,16 +60,16 @@ def _power_helps(stem: str, tables: Tables) -> list[Effect]:
 
 
 def _one_function(stem: str, *more: str) -> str | None:
-    """Both readouts that the claim compares, or it is none."""
-    found = []
+    """Why eta = 1 and eta = c^i are one function for both readouts; None if not for both."""
+    reasons = []
     for phi in ("softplus", "relu"):
         designs = [
             [f"experiment={stem}", f"model/normalization={name}", f"model/readout={phi}", *more]
             for name in ("one", "power")
         ]
-        same, words = same_function(*designs)
-        found.append(words if same else None)
-    return None if None in found else found[0]
+        same, reason = same_function(*designs)
+        reasons.append(reason if same else None)
+    return None if None in reasons else reasons[0]
 
 
 def _claims(stem: str, words: str) -> Iterator[Claim]:

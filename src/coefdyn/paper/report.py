@@ -1,4 +1,4 @@
-"""The report: verdicts, principles, figures, every grid point, on one page without a network."""
+"""The report: verdicts, principles, figures and all grid points, on one page that works offline."""
 
 import base64
 import io
@@ -30,7 +30,7 @@ SHOWN = ["accuracy", "accuracy_std", "seeds", "accuracy_macro", "test/perplexity
          "chance"]  # fmt: skip
 OF_A_RUN = ["seed", *TUNED, "status", "accuracy", "accuracy_macro", "accuracy_best",
             "test/perplexity", "near_zero", "run_id"]  # fmt: skip
-CURVES = ("test/accuracy", "train/loss")  # the first that a run has
+CURVES = ("test/accuracy", "train/loss")  # the first of these that a run has is drawn
 
 SYMBOLS = {
     r"\b([Abhkqyv])_(ij|[tij])\b": r"\1<sub>\2</sub>",
@@ -49,20 +49,20 @@ Verdicts = Mapping[str, Sequence[Judged]]  # by scale
 
 
 def drawable(folder: TableFolder) -> list[Experiment]:
-    """The experiments whose tables are all there: the paper's, then any other."""
-    others = [experiment_of(stem) for stem in folder.stems() if stem not in experiments()]
-    return [e for e in (*experiments().values(), *others) if folder.has(e.stem, *e.needs)]
+    """The experiments whose tables all exist: the declared ones, then any other."""
+    undeclared = [experiment_of(stem) for stem in folder.stems() if stem not in experiments()]
+    return [e for e in (*experiments().values(), *undeclared) if folder.has(e.stem, *e.needs)]
 
 
 def page(folders: Sequence[TableFolder]) -> str:
     verdicts = {folder.scale: judge(folder) for folder in folders}
     shown = [(folder, experiment) for folder in folders for experiment in drawable(folder)]
-    told = {stem for section in SECTIONS for stem in section.stems}
-    others = [(folder, e) for folder, e in shown if e.stem not in told]
+    in_sections = {stem for section in SECTIONS for stem in section.stems}
+    unplaced = [(folder, e) for folder, e in shown if e.stem not in in_sections]
     sections = [_section(section, verdicts, shown) for section in SECTIONS]
     contents = [(section.key, section.title) for section in SECTIONS]
-    if others:
-        figures = "\n".join(_figure(folder, experiment) for folder, experiment in others)
+    if unplaced:
+        figures = "\n".join(_figure(folder, experiment) for folder, experiment in unplaced)
         sections.append(f'<section id="others"><h2>Other experiments</h2>{figures}</section>')
         contents.append(("others", "Other experiments"))
     return Template(TEMPLATE.read_text()).substitute(
@@ -73,29 +73,31 @@ def page(folders: Sequence[TableFolder]) -> str:
         ),
         space=_space(),
         sections="\n".join(sections),
-        data=json.dumps(_points(shown)).replace("</", "<\\/"),  # which would end its script
+        data=json.dumps(_points(shown)).replace("</", "<\\/"),  # "</" would end the script
     )
 
 
 def _counts(verdicts: Verdicts) -> str:
     texts = []
     for scale, rows in verdicts.items():
-        found = pd.Series([row.judgement.verdict for row in rows]).value_counts()
-        words = ", ".join(f"{number} {verdict}" for verdict, number in found.items())
+        counts = pd.Series([row.judgement.verdict for row in rows]).value_counts()
+        words = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
         texts.append(f"<b>scale={escape(scale)}</b>: {words}{_by_chance(rows)}")
     return "; ".join(texts)
 
 
 def _by_chance(rows: Sequence[Judged]) -> str:
-    """A claim that can be judged is judged wrongly with a probability of at most 5 %, all looks
-    together: test_level_by_claim.py."""
+    """How many verdicts chance alone makes wrong: at most 5 % of those judged, over all looks.
+
+    This error rate is tested in test_level_by_claim.py.
+    """
     judged = sum(row.judgement.verdict in JUDGED for row in rows)
     words = f" ({judged} could be judged; chance alone makes at most {0.05 * judged:.2g} of them"
     return f"{words} wrong, on average)" * bool(judged)
 
 
 def _space() -> str:
-    """Tables 1 and 2, from traits of the classes that are trained."""
+    """Tables 1 and 2 of the paper, from the traits of the classes that are trained."""
     names = ["architecture", "A_t", "b_j", "phi", "eta", "cheap recurrence", "outputs"]
     head = "".join(f"<th>{_symbols(name)}</th>" for name in names)
     lines = [
@@ -127,7 +129,7 @@ def _class(verdict: str) -> str:
 
 
 def _forest(verdicts: Verdicts) -> str:
-    """A row per claim, a cell per scale that can say anything about it."""
+    """A row per claim, a cell per scale. Claims without runs at any scale share the last row."""
     head = "".join(f"<th>{escape(scale)}</th>" for scale in verdicts)
     lines, waiting = [f"<thead><tr><th>claim</th>{head}</tr></thead><tbody>"], []
     for rows in zip(*verdicts.values(), strict=True):
@@ -176,9 +178,9 @@ def _place_of(stem: str) -> str:
 def _section(
     section: Section, verdicts: Verdicts, shown: Sequence[tuple[TableFolder, Experiment]]
 ) -> str:
-    """Words, figures, verdicts."""
+    """A principle in words, its figures and its verdicts."""
     figures = [_figure(folder, e) for folder, e in shown if e.stem in section.stems]
-    told = "".join(
+    definitions = "".join(
         f"<dt>{name}</dt><dd>{_symbols(words)}</dd>"
         for name, words in (
             ("The knob", section.knob),
@@ -187,17 +189,17 @@ def _section(
             ("What would change it", section.change),
         )
     )
-    listed = "".join(_details(section, rows) for rows in verdicts.values())
+    details = "".join(_details(section, rows) for rows in verdicts.values())
     missing = "" if figures else "<p>There are no runs of it yet.</p>"
     return (
         f'<section id="{section.key}"><h2>{_symbols(section.title)}</h2>'
         f"<p>{_symbols(section.statement)}</p>"
-        f"<dl>{told}</dl>{''.join(figures)}{missing}{listed}</section>"
+        f"<dl>{definitions}</dl>{''.join(figures)}{missing}{details}</section>"
     )
 
 
 def _details(section: Section, rows: Sequence[Judged]) -> str:
-    """Every effect of every claim, to open."""
+    """Every effect of every claim at one scale, folded away."""
     lines = [
         f'<li class="{_class(row.judgement.verdict)}"><b>{_words(row.claim.name)}</b>: '
         f'<b class="verdict">{escape(row.judgement.verdict)}</b>. {_words(row.claim.statement)} '
@@ -224,7 +226,7 @@ def _figure(folder: TableFolder, experiment: Experiment) -> str:
 
 def _provenance(folder: TableFolder, experiment: Experiment) -> str:
     stem = experiment.stem
-    if experiment.columns:  # of a benchmark, without records
+    if experiment.columns:  # made by a benchmark, without records
         table = folder.read(stem, experiment.columns)
         return escape("; ".join(dict.fromkeys(table.get("device", ()))))
     about = folder.provenance(stem)
@@ -238,22 +240,25 @@ def _provenance(folder: TableFolder, experiment: Experiment) -> str:
         f"{d['type']} {d['name']}, {d['threads']} threads" for d in about["devices"]
     )
     torch = ", ".join(sorted({v["torch"] for v in about["versions"]}))
-    lacking = f", {about['missing']} missing" * bool(about["missing"])
+    missing = f", {about['missing']} missing" * bool(about["missing"])
     narrowed = f" (with {' '.join(folder.narrowed(stem))})" * bool(folder.narrowed(stem))
-    runs = f"{about['runs']} runs{narrowed}{lacking}, {about['hours']:g} h in all"
+    runs = f"{about['runs']} runs{narrowed}{missing}, {about['hours']:g} h in all"
     return escape(f"{runs}; commit {commits}; torch {torch}; {devices}")
 
 
 def _points(shown: Sequence[tuple[TableFolder, Experiment]]) -> dict[str, Any]:
-    """Rows of the page's table, each with its runs and their curves; what any grid varies is a
-    column."""
+    """The page's table: a row per grid point, with its runs and their curves.
+
+    Whatever any of the grids varies is a column.
+    """
     tables = [(folder, e, folder.read(e.stem)) for folder, e in shown if not e.columns]
     axes = list(dict.fromkeys([*AXES, *(n for *_, table in tables for n in axes_of(table))]))
     columns, rows = ["scale", "experiment", *axes, *SHOWN], []
     for folder, experiment, table in tables:
         names, stem, curves = axes_of(table), experiment.stem, _curves(folder, experiment)
         runs_of = folder.read(f"{stem}_runs").groupby(names, dropna=False)
-        groups = {tuple(map(str, key)): group for key, group in runs_of}  # a blank equals a blank
+        # Keys are text, so that blanks are equal.
+        groups = {tuple(map(str, key)): group for key, group in runs_of}
         for point in table.assign(experiment=stem).to_dict("records"):
             group = groups.get(tuple(str(point[name]) for name in names))
             if group is None:
@@ -267,7 +272,7 @@ def _points(shown: Sequence[tuple[TableFolder, Experiment]]) -> dict[str, Any]:
 
 
 def _curves(folder: TableFolder, experiment: Experiment) -> dict[str, dict[str, Any]]:
-    """By run: what was followed, at which epochs."""
+    """The curve of each run, by run_id: its name, its seed, and (epoch, value) pairs."""
     if not folder.has(experiment.curves):
         return {}
     return dict(_curve_of(folder.read(experiment.curves)))
@@ -284,7 +289,7 @@ def _curve_of(table: pd.DataFrame) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _plain(value: Any) -> Any:
-    """For JSON: no NaN, and no more digits than anybody reads."""
+    """A value for JSON: None for NaN, and six digits of a number."""
     if isinstance(value, float):
         return None if value != value else float(f"{value:.6g}")
     return value

@@ -1,4 +1,4 @@
-"""The page in words: sections.yaml has what each principle says and what our runs can say of it."""
+"""The words of the page: sections.yaml says what each principle states and what our runs show."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +8,8 @@ import yaml  # type: ignore[import-untyped]
 
 @dataclass(frozen=True)
 class Section:
+    """One section of the page: its texts, as HTML, and the stems of its experiments."""
+
     key: str
     title: str
     statement: str
@@ -19,8 +21,8 @@ class Section:
 
 
 def _read() -> tuple[Section, ...]:
-    found = yaml.safe_load(Path(__file__).with_name("sections.yaml").read_text())
-    return tuple(Section(**{**entry, "stems": tuple(entry["stems"])}) for entry in found)
+    entries = yaml.safe_load(Path(__file__).with_name("sections.yaml").read_text())
+    return tuple(Section(**{**entry, "stems": tuple(entry["stems"])}) for entry in entries)
 
 
 SECTIONS = _read()

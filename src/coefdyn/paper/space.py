@@ -1,5 +1,7 @@
-"""Tables 1 and 2 of the paper, from the code's own traits: architectures as points of one space,
-and what each can make of its values."""
+"""Tables 1 and 2 of the paper: architectures as points of one space, and their possible outputs.
+
+Both are read off the traits of the code, not written down.
+"""
 
 from typing import NamedTuple, get_args
 
@@ -17,8 +19,8 @@ from coefdyn.plot.style import BLUE, PAGE, paper_style
 from coefdyn.results.variance import Values
 
 SLOTS = ("evolution", "scaling", "readout", "normalization")
-VALUES = np.array([[0.3, 1.1], [1.2, 0.35]])  # of two steps, in two channels
-# A readout and a normalization of each class.
+VALUES = np.array([[0.3, 1.1], [1.2, 0.35]])  # of two steps, with two channels each
+# output class -> a readout and a normalization that give it
 EXAMPLES = {
     "convex": ("exp", "row_sum"),
     "conical": ("exp", "one"),
@@ -41,7 +43,7 @@ class Architecture(NamedTuple):
 
 
 def architectures() -> list[Architecture]:
-    """In the order of Table 1."""
+    """The architectures of Table 1, in its order."""
     rows = []
     for preset, name in PRESETS.items():
         config = compose([f"model={preset}", "scale=smoke"])
@@ -62,20 +64,20 @@ def _mixer(readout: str, normalization: str) -> SequenceMixer:
 
 @torch.no_grad()
 def outputs(output: str, count: int = 400) -> Values:
-    """What the second step is, for queries and keys at random."""
+    """Outputs of the second step, for random queries and keys."""
     torch.manual_seed(0)
     mixer = _mixer(*EXAMPLES[output])
-    found: list[Values] = []
-    while sum(map(len, found)) < count:
+    points: list[Values] = []
+    while sum(map(len, points)) < count:
         x = 3 * torch.randn(count, len(VALUES), 16, dtype=torch.float64)
         alpha, eta, *_ = mixer.coefficients(x)
         weights = (alpha / eta[..., None])[:, 0, -1].numpy()
-        found.append(weights[np.abs(weights).max(1) < 4] @ VALUES)  # what a picture has room for
-    return np.concatenate(found)[:count]
+        points.append(weights[np.abs(weights).max(1) < 4] @ VALUES)  # those that fit in the picture
+    return np.concatenate(points)[:count]
 
 
 def draw() -> Figure:
-    """A panel per class: where outputs lie, and the values that they are made of."""
+    """A panel per output class: where outputs lie, and the values they are combined from."""
     with paper_style():
         figure = Figure(figsize=(PAGE, 2.1), layout="constrained")
         grid = figure.subplots(1, len(EXAMPLES), sharex=True, sharey=True)

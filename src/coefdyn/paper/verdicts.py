@@ -1,4 +1,4 @@
-"""Every claim judged by the tables of one scale."""
+"""Judges every claim by the tables of one scale."""
 
 from dataclasses import dataclass
 
@@ -8,18 +8,18 @@ from coefdyn.paper import experiments
 from coefdyn.results.claim import Claim, Judgement
 from coefdyn.results.files import TableFolder
 
-DESIGN = ("reading=", "model")  # overrides under which other designs may be one function
+DESIGN = ("reading=", "model")  # overrides that change which designs are one function
 
 
 @dataclass(frozen=True)
 class Judged:
-    """`stem`: the experiment that makes the claim."""
+    """A claim and its judgement at one scale. `stem`: the experiment that makes the claim."""
 
     scale: str
     stem: str
     claim: Claim
     judgement: Judgement
-    seeds: int | None = None  # at which action=decide has frozen it
+    seeds: int | None = None  # at which action=decide froze the verdict
 
     def row(self) -> dict[str, str]:
         return {
@@ -33,23 +33,27 @@ class Judged:
 
 
 def judge(folder: TableFolder) -> list[Judged]:
-    """In the paper's order. What `action=decide` has reached stays."""
+    """All claims, in the paper's order. Verdicts that `action=decide` has reached stay."""
     tables: dict[str, pd.DataFrame] = {}
     for experiment in experiments().values():
         if folder.has(experiment.stem):
             tables |= folder.tables_of(experiment)
-    frozen, found = folder.decisions(), []
+    frozen, rows = folder.decisions(), []
     for stem, claim in ((e.stem, claim) for e in experiments().values() for claim in e.claims):
-        narrowed = dict.fromkeys(word for stem in claim.needs for word in folder.narrowed(stem))
-        of_design = [word for word in narrowed if word.startswith(DESIGN) and "," not in word]
+        narrowed = dict.fromkeys(
+            override for stem in claim.needs for override in folder.narrowed(stem)
+        )
+        of_design = [
+            override for override in narrowed if override.startswith(DESIGN) and "," not in override
+        ]
         judgement = claim.judge(tables, *of_design)
-        words = judgement.statistic
+        statistic = judgement.statistic
         if claim.name in frozen:
-            kept = frozen[claim.name]
-            words = f"decided at {kept['seeds']} seeds: {kept['statistic']}"
-            judgement = Judgement(kept["verdict"], words, judgement.effects)
-        words += f"; with {' '.join(narrowed)}" * bool(narrowed)
-        judged = Judgement(judgement.verdict, words, judgement.effects)
+            decision = frozen[claim.name]
+            statistic = f"decided at {decision['seeds']} seeds: {decision['statistic']}"
+            judgement = Judgement(decision["verdict"], statistic, judgement.effects)
+        statistic += f"; with {' '.join(narrowed)}" * bool(narrowed)
+        judged = Judgement(judgement.verdict, statistic, judgement.effects)
         seeds = frozen[claim.name]["seeds"] if claim.name in frozen else None
-        found.append(Judged(folder.scale, stem, claim, judged, seeds))
-    return found
+        rows.append(Judged(folder.scale, stem, claim, judged, seeds))
+    return rows

@@ -1,7 +1,7 @@
-"""Pictures of your own runs, in the style of the paper's figures. Each is a matplotlib Figure.
+"""Figures of your own runs, in the style of the paper's. Each function returns a matplotlib Figure.
 
 coefdyn.plot.coefficients(run, tokens)                      # heat maps of alpha/eta
-coefdyn.plot.curves([run, other])                           # how training came there
+coefdyn.plot.curves([run, other])                           # learning curves
 coefdyn.plot.ablation(coefdyn.load_runs("results"), x="readout", hue="task")
 """
 

@@ -1,4 +1,4 @@
-"""The picture of any experiment: a measure by what the grid varies, and how training came there."""
+"""The default figure of an experiment: a measure by what the grid varies, and learning curves."""
 
 from collections.abc import Mapping, Sequence
 from numbers import Real
@@ -30,18 +30,18 @@ from coefdyn.results.tables import free_axes
 
 COLOURS = (BLUE, ORANGE, GREEN, RED, PINK, SKY, YELLOW, GREY)
 STYLES = ("-", "--", ":", "-.")
-WIDTH = 0.6  # that the points of one place of the x-axis are spread over
+WIDTH = 0.6  # over which the points at one place of the x-axis are spread
 MEASURES = {"accuracy": ACCURACY, "test/perplexity": "test perplexity"}
 
 
 def draw_default(stem: str, tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """A panel per task: above, means over seeds with their smallest and largest; below, curves."""
+    """A panel per task: above, means over seeds, smallest and largest; below, learning curves."""
     points = tables[stem]
     curves = tables.get(f"{stem}_curves", pd.DataFrame(columns=["step", "task"]))
     panel, x, hues = chosen_axes(points)
     measure = "test/perplexity" if points["test/perplexity"].notna().all() else "accuracy"
     names = list(dict.fromkeys(points[panel])) if panel else [None]
-    # of the whole table: a panel may lack some of its designs
+    # From the whole table: a panel may lack some of its designs.
     colours = {
         label: COLOURS[i % len(COLOURS)] for i, (label, _) in enumerate(_groups(points, hues))
     }
@@ -61,11 +61,14 @@ def draw_default(stem: str, tables: Mapping[str, pd.DataFrame]) -> Figure:
 
 
 def chosen_axes(points: pd.DataFrame) -> tuple[str | None, str | None, list[str]]:
-    """What the panels, the x-axis and the colours stand for: the axes that vary, without those that
-    follow from others, as slots do from a preset."""
-    kept = free_axes(points)
-    panel = "task" if "task" in kept else None
-    rest = [name for name in kept if name != panel]
+    """The columns that the panels, the x-axis and the colours stand for.
+
+    Only columns that vary by themselves: not those that follow from others, as slots follow from a
+    preset.
+    """
+    varying = free_axes(points)
+    panel = "task" if "task" in varying else None
+    rest = [name for name in varying if name != panel]
     numbers = [name for name in rest if pd.api.types.is_numeric_dtype(points[name])]
     x = max(numbers or rest, key=lambda name: points[name].nunique(), default=None)
     return panel, x, [name for name in rest if name != x]
@@ -79,16 +82,20 @@ def draw_points(
     colours: Mapping[str, str],
     measure: str = "accuracy",
 ) -> None:
-    """Means over seeds, and a line from the smallest to the largest."""
+    """Means over seeds, and a line from the smallest to the largest accuracy."""
     places = _places(points, x)
     groups = _groups(points, hues)
     for number, (label, group) in enumerate(groups):
         shift = WIDTH * ((number + 0.5) / len(groups) - 0.5)
-        at = np.array([places.index(value) if x else 0 for value in group[x or measure]]) + shift
+        positions = (
+            np.array([places.index(value) if x else 0 for value in group[x or measure]]) + shift
+        )
         colour = colours[label]
-        axes.plot(at, group[measure], "o", color=colour, label=label)
+        axes.plot(positions, group[measure], "o", color=colour, label=label)
         if measure == "accuracy":
-            axes.vlines(at, group["accuracy_min"], group["accuracy_max"], color=colour, linewidth=1)
+            axes.vlines(
+                positions, group["accuracy_min"], group["accuracy_max"], color=colour, linewidth=1
+            )
     axes.set_xticks(range(len(places)), [_word(value) for value in places])
     if len(places) > 4:
         axes.tick_params("x", rotation=30)
@@ -108,8 +115,10 @@ def draw_curves(
     hues: Sequence[str],
     colours: Mapping[str, str],
 ) -> None:
-    """Test accuracy over the steps, or of text the validation loss; means over seeds. Colours are
-    those of the points, places of their x-axis are styles of lines."""
+    """Mean test accuracy over seeds against the training step; for text, the validation loss.
+
+    Colours are those of the points. Line styles stand for the places on their x-axis.
+    """
     columns = [c for c in ("test/accuracy", "validation/loss", "train/loss") if c in curves]
     column = next((c for c in columns if curves[c].notna().any()), None)
     if column is None:
@@ -124,23 +133,23 @@ def draw_curves(
             axes.plot(mean.index, mean, color=colours[label], linestyle=style, linewidth=1)
     if len(places) > 1:
         keys = [Line2D([], [], color="0.4", ls=s) for s in STYLES[: len(places)]]
-        words = [_word(value) for value in places[: len(STYLES)]]
-        axes.legend(keys, words, title=_word(x), fontsize=6, title_fontsize=6)
+        labels = [_word(value) for value in places[: len(STYLES)]]
+        axes.legend(keys, labels, title=_word(x), fontsize=6, title_fontsize=6)
     axes.set_xlabel("training step")
     axes.set_ylabel(ACCURACY if column == "test/accuracy" else column.replace("/", " "))
 
 
 def _places(table: pd.DataFrame, x: str | None) -> list[Any]:
-    """The values of the x-axis: numbers by size, words in the order of the alphabet."""
+    """The values on the x-axis: numbers by size, words in alphabetical order."""
     return sorted(table[x].unique(), key=_order) if x else [""]
 
 
 def _groups(table: pd.DataFrame, hues: Sequence[str]) -> list[tuple[str, pd.DataFrame]]:
-    """A colour each, with its label."""
+    """The label and the rows of each colour."""
     if not hues:
         return [("", table)]
-    found = table.groupby(list(hues), sort=False, dropna=False)
-    return [(", ".join(map(_word, key)), group) for key, group in found]
+    groups = table.groupby(list(hues), sort=False, dropna=False)
+    return [(", ".join(map(_word, key)), group) for key, group in groups]
 
 
 def _word(value: object) -> str:

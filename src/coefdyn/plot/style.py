@@ -1,4 +1,4 @@
-"""How any figure looks: the colours, the sizes and the axes that all of them share."""
+"""The colours, sizes and axes that all figures share."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-# Okabe and Ito's colours, which remain apart for the colour-blind.
+# Okabe and Ito's colours, which the colour-blind can tell apart.
 BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, GREY = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A800", "#7F7F7F",
 )  # fmt: skip
@@ -23,7 +23,7 @@ def task_name(task: str) -> str:
 
 
 def legend_below(figure: Figure, columns: int) -> None:
-    """Every label once, from whichever panels have it: some may have no runs."""
+    """One legend for all panels, each label once. A panel without runs has none of them."""
     handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -33,7 +33,7 @@ def legend_below(figure: Figure, columns: int) -> None:
 
 @contextmanager
 def paper_style() -> Iterator[None]:
-    """Readable at the width of a column."""
+    """Sizes and lines that are readable at the width of a column."""
     with mpl.rc_context(
         {
             "font.size": 8,
@@ -56,7 +56,7 @@ def paper_style() -> Iterator[None]:
 
 
 def log_axis(axes: Axes) -> None:
-    """Few ticks, written as numbers, even where a decade is not full."""
+    """A logarithmic x-axis with few ticks, written as plain numbers."""
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
@@ -69,7 +69,10 @@ def accuracy_axis(
     label: bool = True,
     chance_at: Literal["left", "right", "beside"] = "right",
 ) -> None:
-    """Accuracies from 0 to 1, and where guessing is, written where nothing drawn can hide it."""
+    """A y-axis from 0 to 1, with a dotted line at chance.
+
+    `chance_at`: where the word is written, so that nothing drawn hides it.
+    """
     axes.set_ylim(-0.03, 1.05)
     if label:
         axes.set_ylabel(ACCURACY)
@@ -82,8 +85,11 @@ def accuracy_axis(
 
 
 def show_seeds(axes: Axes, x: Any, y: Any, reach: tuple[float, float], colour: str) -> None:
-    """A dot per seed, and lines as far as the intervals of their means reach, along x and along y.
-    `x`, `y`: numbers per seed; one number stands for all."""
+    """A dot per seed, and the intervals of their means as lines along x and along y.
+
+    `x`, `y`: a number per seed, or one for all. `reach`: half the width of the interval along x and
+    along y; 0 draws no line.
+    """
     x, y = np.broadcast_arrays(np.asarray(x, dtype=float), np.asarray(y, dtype=float))
     if x.size < 2:
         return

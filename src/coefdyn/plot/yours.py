@@ -1,4 +1,4 @@
-"""Pictures of a user's own runs: coefficients as heat maps, learning curves, ablations."""
+"""Figures of a user's own runs: coefficients as heat maps, learning curves, ablations."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -35,26 +35,33 @@ ACCURACIES = ("test/accuracy", "test/accuracy_macro", "test/accuracy_best")
 
 
 def coefficients(run: "Run", tokens: Any, sequence: int = 0) -> Figure:
-    """alpha/eta of one sequence of tokens (b t), or of the only one (t): a row per layer, a panel
-    per head; row i of a panel is what step i takes from each step j before it."""
-    given = np.asarray(tokens)
-    given = given[None] if given.ndim == 1 else given
-    if given.ndim != 2 or not 0 <= sequence < len(given):
+    """Heat maps of the coefficients alpha/eta of one sequence: a row per layer, a panel per head.
+
+    `tokens`: a batch (b t), of which `sequence` is drawn, or one sequence (t). Row i of a panel
+    shows how much step i takes from each earlier step j.
+    """
+    batch = np.asarray(tokens)
+    batch = batch[None] if batch.ndim == 1 else batch
+    if batch.ndim != 2 or not 0 <= sequence < len(batch):
         raise ConfigError(
-            f"coefficients are of tokens (b t) with sequence < b, not of {given.shape} with "
+            f"coefficients needs tokens (b t) and sequence < b, not tokens {batch.shape} and "
             f"sequence={sequence}"
         )
     layers = []
-    for alpha, eta, *_ in run.coefficients(given[sequence : sequence + 1]):
+    for alpha, eta, *_ in run.coefficients(batch[sequence : sequence + 1]):
         layers.append((alpha[0] / eta[0, ..., None]).double().numpy())
     if not layers:
         raise ConfigError("the model has a mixer of your own, whose coefficients are not known")
-    heads, words = layers[0].shape[0], [str(token) for token in given[sequence]]
-    # Signed coefficients need a middle; others begin at nothing.
+    heads, labels = layers[0].shape[0], [str(token) for token in batch[sequence]]
+    # Signed coefficients need a scale with zero in the middle; others begin at zero.
     finite = np.concatenate([weights[np.isfinite(weights)] for weights in layers])
-    most = float(np.abs(finite).max()) if finite.size else 1.0
+    largest = float(np.abs(finite).max()) if finite.size else 1.0
     signed = bool((finite < 0).any())
-    look = {"cmap": "RdBu_r" if signed else "Blues", "vmin": -most if signed else 0.0, "vmax": most}
+    look = {
+        "cmap": "RdBu_r" if signed else "Blues",
+        "vmin": -largest if signed else 0.0,
+        "vmax": largest,
+    }
     with paper_style():
         size = 1.0 + 2.1 * heads, 0.5 + 2.1 * len(layers)
         figure = Figure(figsize=size, layout="constrained")
@@ -64,9 +71,9 @@ def coefficients(run: "Run", tokens: Any, sequence: int = 0) -> Figure:
                 above = np.triu(np.ones_like(weights[head], dtype=bool), 1)
                 picture = axes.imshow(np.ma.masked_where(above, weights[head]), **look)
                 axes.set_title(f"layer {number}, head {head + 1}", fontsize=7)
-                if len(words) <= SHOWN_TOKENS:
-                    axes.set_xticks(range(len(words)), words, fontsize=4.5, rotation=90)
-                    axes.set_yticks(range(len(words)), words, fontsize=4.5)
+                if len(labels) <= SHOWN_TOKENS:
+                    axes.set_xticks(range(len(labels)), labels, fontsize=4.5, rotation=90)
+                    axes.set_yticks(range(len(labels)), labels, fontsize=4.5)
                     axes.tick_params(length=0, pad=1)
         figure.supxlabel("step $j$ (its token)", fontsize=7)
         figure.supylabel("step $i$", fontsize=7)
@@ -75,7 +82,7 @@ def coefficients(run: "Run", tokens: Any, sequence: int = 0) -> Figure:
 
 
 def curves(runs: "Sequence[Run] | Mapping[str, Run]", y: str = "test/accuracy") -> Figure:
-    """A line per run over its epochs, named by what tells the runs apart, or by your names."""
+    """A line per run over its epochs, named by its key in `runs` or by what tells runs apart."""
     named = dict(runs) if isinstance(runs, Mapping) else dict(zip(_names(runs), runs, strict=True))
     if not named:
         raise ConfigError("curves needs one run at least")
@@ -98,10 +105,12 @@ def curves(runs: "Sequence[Run] | Mapping[str, Run]", y: str = "test/accuracy") 
 
 def ablation(frame: pd.DataFrame, x: str, hue: str | None = None, y: str = "test/accuracy",
              panel: str | None = None) -> Figure:  # fmt: skip
-    """`y` by the values of a column `x`, coloured by `hue`, a panel per value of `panel`: a dot per
-    seed, the mean over seeds and its interval. Of several learning rates each seed has its best.
-    `frame` is what load_runs gives, or a part of it."""
-    for name in (x, y, *(given for given in (hue, panel) if given)):
+    """`y` by the values of column `x`: a dot per seed, the mean over seeds and its interval.
+
+    `frame` is the table of load_runs, or a part of it. Each value of the column `hue` has a colour,
+    each value of `panel` a panel. Of several learning rates each seed shows its best.
+    """
+    for name in (x, y, *(column for column in (hue, panel) if column)):
         _known(name, frame.columns)
     _known("seed", frame.columns)
     if "seed" in (x, hue, panel):
@@ -121,22 +130,25 @@ def ablation(frame: pd.DataFrame, x: str, hue: str | None = None, y: str = "test
     with paper_style():
         figure = Figure(figsize=(COLUMN * max(1.2, len(panels)), 2.9), layout="constrained")
         grid = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
-        for axes, shown in zip(grid, panels, strict=True):
-            rows = best if shown is None else best[best[panel] == shown]
+        for axes, panel_value in zip(grid, panels, strict=True):
+            rows = best if panel_value is None else best[best[panel] == panel_value]
             for number, colour in zip(range(len(hues)), COLOURS * len(hues), strict=False):
                 part = rows if hue is None else rows[rows[hue] == hues[number]]
                 shift = 0.5 * ((number + 0.5) / len(hues) - 0.5)
-                at, means = [], []
+                positions, means = [], []
                 for place, value in enumerate(places):
                     seeds = part[part[x] == value][y].to_numpy(dtype=float)
                     if len(seeds):
                         show_seeds(axes, place + shift, seeds, (0.0, reach_of(seeds)), colour)
-                        at.append(place + shift)
+                        positions.append(place + shift)
                         means.append(seeds.mean())
                 label = "" if hue is None else task_name(str(hues[number]))
-                axes.plot(at, means, "o", color=colour, label=label)
+                axes.plot(positions, means, "o", color=colour, label=label)
             axes.set_xticks(range(len(places)), [task_name(str(value)) for value in places])
-            axes.set(xlabel=task_name(x), title="" if shown is None else task_name(str(shown)))
+            axes.set(
+                xlabel=task_name(x),
+                title="" if panel_value is None else task_name(str(panel_value)),
+            )
             axes.set_xlim(-0.6, len(places) - 0.4)
             if y in ACCURACIES:
                 axes.set_ylim(-0.03, 1.05)
@@ -147,12 +159,12 @@ def ablation(frame: pd.DataFrame, x: str, hue: str | None = None, y: str = "test
 
 
 def _check_cells(rows: pd.DataFrame, keys: Sequence[str]) -> None:
-    """Runs of one cell may differ in seed and rate, not in design, task or size."""
+    """Runs with the same `keys` may differ in seed and rate, but not in design, task or size."""
     for name in rows.columns:
         if name in keys or name in SEEDS or not (name in DESIGN or name.startswith(OF_A_DESIGN)):
             continue
-        shown = rows[name].astype(str)
-        if (shown.groupby([rows[key] for key in keys], dropna=False).nunique() > 1).any():
+        values = rows[name].astype(str)
+        if (values.groupby([rows[key] for key in keys], dropna=False).nunique() > 1).any():
             raise ConfigError(
                 f"runs with the same {' and '.join(keys)} differ in {name}; make it hue or panel, "
                 f"or select some of them, such as frame[frame[{name!r}] == {rows[name].iloc[0]!r}]"
@@ -160,15 +172,17 @@ def _check_cells(rows: pd.DataFrame, keys: Sequence[str]) -> None:
 
 
 def _names(runs: "Sequence[Run]") -> list[str]:
-    """What tells runs apart: choices, rates and seeds that differ."""
-    about = [
+    """A name per run: the choices, rates and seeds in which the runs differ."""
+    settings = [
         {k.removeprefix("model/"): v for k, v in run.record.choices.items()}
         | {"lr": run.record.config["optimizer"]["lr"], "seed": run.record.config["seed"]}
         for run in runs
     ]
-    differ = [k for k in dict.fromkeys(k for row in about for k in row)
-              if len({str(row.get(k)) for row in about}) > 1]  # fmt: skip
-    names = [", ".join(f"{k} {row.get(k)}".replace("_", " ") for k in differ) for row in about]
+    differing = [k for k in dict.fromkeys(k for row in settings for k in row)
+                 if len({str(row.get(k)) for row in settings}) > 1]  # fmt: skip
+    names = [
+        ", ".join(f"{k} {row.get(k)}".replace("_", " ") for k in differing) for row in settings
+    ]
     if len(set(names)) == len(names):
         return [name or run.run_id for name, run in zip(names, runs, strict=True)]
     return [f"{name} ({run.run_id})" for name, run in zip(names, runs, strict=True)]
@@ -184,17 +198,19 @@ def _known(name: str, columns: Any) -> None:
 
 
 def examples(tasks: "Mapping[str, Task]", seed: int = 0) -> Figure:
-    """One sequence of each task, by its name: tokens above, below what is to be predicted after
-    each. A colour is a token; a dot is not scored."""
+    """One sequence of each task. Upper row: the tokens; lower row: what to predict after each.
+
+    `tasks`: by the names to show. Each token has a colour; a dot is not scored.
+    """
     with paper_style():
         height = 0.75 * len(tasks)
         figure = Figure(figsize=(2 * COLUMN, height), layout="constrained")
         grid = figure.subplots(len(tasks), 1, squeeze=False)[:, 0]
         for axes, (name, task) in zip(grid, tasks.items(), strict=True):
-            drawn = task.generate("test", seed)
-            rows = np.stack([drawn.inputs[0], drawn.targets[0]])
-            shown = np.ma.masked_less(rows, 0)
-            axes.imshow(shown, cmap="tab20", vmin=0, vmax=max(19, task.vocab_size), aspect="auto",
+            data = task.generate("test", seed)
+            rows = np.stack([data.inputs[0], data.targets[0]])
+            masked = np.ma.masked_less(rows, 0)
+            axes.imshow(masked, cmap="tab20", vmin=0, vmax=max(19, task.vocab_size), aspect="auto",
                         alpha=0.55)  # fmt: skip
             for (row, step), token in np.ndenumerate(rows):
                 axes.text(step, row, "·" if token < 0 else str(token), ha="center", va="center",

@@ -1,1 +1,1 @@
-"""A design against the six principles, before it is trained."""
+"""Check a design against the six principles, before it is trained."""

@@ -23,16 +23,16 @@ from coefdyn.principles.measure import (
 )
 
 Verdict = Literal["pass", "warn", "break"]
-EPS = 1e-3  # near zero
-FLAT = 0.25  # an exponent below this is none
-BOUNDED = 10.0  # a variance that is of the order of 1
-GROWTH = 10.0  # times, from the shortest to the longest sequence, that is growth
-DIFFERENT = 1e-9
+EPS = 1e-3  # |phi| up to this is near zero
+FLAT = 0.25  # exponents up to this count as constant
+BOUNDED = 10.0  # variances up to this count as of order 1
+GROWTH = 10.0  # factors above this, from the shortest to the longest sequence, count as growth
+DIFFERENT = 1e-9  # coefficients of equal tokens that differ by more show position
 
 
 @dataclass(frozen=True)
 class Line:
-    """What is said of one principle."""
+    """The verdict on one principle: the number behind it, the reason, and what to change."""
 
     principle: str
     verdict: Verdict
@@ -46,7 +46,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that is said of a design. `facts` are neither good nor bad."""
+    """The verdicts on a design. `facts` are neither good nor bad."""
 
     lines: tuple[Line, ...]
     facts: dict[str, str]
@@ -61,6 +61,7 @@ class Report:
 
 
 def check(config: Config) -> Report:
+    """Measure the design of `config` on random input, and judge it by each principle."""
     model = config.settings.model
     head = model.n_state // model.n_heads
     mixer = mixer_of(config, head)
@@ -87,7 +88,7 @@ def check(config: Config) -> Report:
 
 
 def _linear(design: Design) -> bool:
-    """phi is linear in features of q and h: the identity, or a kernel."""
+    """Whether phi is linear in features of q and h: the identity, or a kernel."""
     return design.readout.feature_map is not None or design.readout.polynomial_degree == 1
 
 
@@ -104,7 +105,7 @@ def _implementation(design: Design, head: int, value: int) -> Line:
 
 def _gated(design: Design) -> bool:
     """Whether A_t or b_j can drive a key to zero, depending on the input."""
-    turns = design.evolution.has_direction  # by k_t or z_t, whatever its strength
+    turns = design.evolution.has_direction  # along k_t or z_t, which depend on the input
     return turns or _learns(design.evolution) or _learns(design.scaling)
 
 
@@ -118,14 +119,14 @@ def _selectivity(design: Design) -> Line:
         return Line(name, "pass", "see P2.1", "a kernel is no function of the score")
     intervals = design.readout.near_zero_set(EPS)
     length = sum(end - start for start, end in intervals)
-    said = ", ".join(f"[{start:.4g}, {end:.4g}]" for start, end in intervals)
+    near_zero = ", ".join(f"[{start:.4g}, {end:.4g}]" for start, end in intervals)
     if math.isinf(length):
-        return Line(name, "pass", said, f"a half-line of scores gives |phi| <= {EPS:g}")
+        return Line(name, "pass", near_zero, f"a half-line of scores gives |phi| <= {EPS:g}")
     reason = f"|phi| <= {EPS:g} on {length:.3g} of the line: scores are rarely near zero"
     if _gated(design):
-        return Line(name, "warn", said, f"{reason}; A_t or b_j must suppress keys instead",
+        return Line(name, "warn", near_zero, f"{reason}; A_t or b_j must suppress keys instead",
                     "exp, softplus or relu, if a quadratic form will do")  # fmt: skip
-    return Line(name, "break", said, f"{reason}, and neither A_t nor b_j depends on the input",
+    return Line(name, "break", near_zero, f"{reason}, and neither A_t nor b_j depends on the input",
                 "exp, softplus or relu; or a gated A_t or b_j")  # fmt: skip
 
 
@@ -145,7 +146,7 @@ def _kernel(design: Design, mixer: SequenceMixer) -> Line:
 
 
 def _zero_at_zero_only(design: Design) -> bool:
-    """tanh, for one: as for the identity, only orthogonal keys are suppressed."""
+    """Whether phi is near zero only around s = 0, as tanh is: only orthogonal keys give that."""
     intervals = design.readout.near_zero_set(EPS)
     return len(intervals) == 1 and -1 < intervals[0][0] < 0 < intervals[0][1] < 1
 
@@ -167,8 +168,8 @@ def _position(config: Config, design: Design, head: int) -> Line:
     if moves and difference > DIFFERENT:
         return Line(name, "pass", number, "A_t is not I: coefficients know their distance")
     if choices["model/position"] != "none":
-        given = f"A_t = I has no position, position={choices['model/position']} gives it"
-        return Line(name, "pass", number, given)
+        reason = f"A_t = I has no position, position={choices['model/position']} gives it"
+        return Line(name, "pass", number, reason)
     if choices["model/preprocess"] != "none":
         return Line(name, "warn", number,
                     "A_t = I has no position; the convolution lets a key depend on its "
@@ -189,8 +190,8 @@ def _transformations(design: Design, apart: bool) -> Line:
     if not _linear(design):
         return Line(name, "pass", number, "a nonlinear readout does not depend on them")
     if evolution.has_direction:
-        turned = "keys can be turned; unit vectors keep the eigenvalue 1 - beta in [-1, 1]"
-        return Line(name, "pass", number, turned)
+        reason = "keys can be turned; unit vectors keep the eigenvalue 1 - beta in [-1, 1]"
+        return Line(name, "pass", number, reason)
     if apart:
         return Line(name, "pass", number, "keys can be weighted by channel")
     return Line(name, "warn", number, "a linear readout needs A_t to change keys",
@@ -218,16 +219,16 @@ def _variance(trend: Trend, head: int) -> Line:
 def _stability(design: Design, trend: Trend) -> Line:
     name = "P6 growth"
     first, last = trend.values[0], trend.values[-1]
-    grown = math.inf if math.isinf(last) else last / max(first, 1e-300)
-    number = f"|alpha/eta| {grown:.3g} times, L {LENGTHS[0]} to {LENGTHS[-1]}"
+    factor = math.inf if math.isinf(last) else last / max(first, 1e-300)
+    number = f"|alpha/eta| {factor:.3g} times, L {LENGTHS[0]} to {LENGTHS[-1]}"
     follows = design.normalization.scale_invariant or design.normalization.accepts_unit
-    if math.isnan(grown):
+    if math.isnan(factor):
         return Line(name, "break", number, "coefficients are not numbers", "another A_t or eta")
     grows = "A_t may exceed 1" if design.evolution.may_grow else "A_t does not grow"
-    if grown > GROWTH:
+    if factor > GROWTH:
         return Line(name, "break", number, f"{grows}, and eta does not keep up",
                     "model/normalization=row_sum, or an A_t within the unit circle")  # fmt: skip
-    if grown < 1 / GROWTH and not design.evolution.may_grow and not follows:
+    if factor < 1 / GROWTH and not design.evolution.may_grow and not follows:
         return Line(name, "warn", number, "eta outgrows the coefficients, which vanish",
                     "model/normalization=one or row_sum")  # fmt: skip
     if design.evolution.may_grow and not follows and _learns(design.evolution):
@@ -237,14 +238,14 @@ def _stability(design: Design, trend: Trend) -> Line:
 
 
 def _zero_rows(design: Design) -> str:
-    """relu may give a row of zeros, which eta = sum leaves at zero."""
+    """A remark for relu and the like: eta = row sum leaves a row of zeros at zero."""
     zero = design.readout.nonnegative and design.readout.feature_map is None
     zero = zero and any(math.isinf(s) and e > 0 for s, e in design.readout.near_zero_set(1e-12))
     return " (or zero)" * (zero and design.normalization.sums_to_one)
 
 
 def _hidden(config: Config, design: Design) -> str:
-    """What a change of which leaves the block's output as it is."""
+    """The factors that can change without a change of the block's output."""
     norm = config.settings.model.block.get("post_norm", "none") != "none"
     by_sum = design.normalization.scale_invariant
     hidden = []

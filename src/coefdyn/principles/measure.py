@@ -1,7 +1,8 @@
-"""What can be measured of a design on random input, without training it.
+"""Measurements of a design on random input, without training.
 
-Queries and keys are standard normal, whatever the weights, so that numbers speak of the design;
-A_t, b_j and eta_i compute what they do at initial weights, from an x that is standard normal too.
+Queries and keys are standard normal instead of projected, so that the numbers describe the design
+and not its weights. A_t, b_j and eta_i are computed with initial weights, from an x that is
+standard normal too.
 """
 
 import copy
@@ -31,7 +32,7 @@ LARGEST_SPECTRUM = 16  # head dimension up to which eigenvalues are computed
 
 @dataclass(frozen=True)
 class Trend:
-    """A quantity at several sizes; `exponent` is the slope of its logarithm over the size's."""
+    """A quantity at several sizes; `exponent` is the power of the size by which it grows."""
 
     sizes: tuple[int, ...]
     values: tuple[float, ...]
@@ -44,13 +45,13 @@ class Trend:
         return float((x * y).sum() / (x * x).sum())
 
     def at(self, size: int) -> float:
-        """By the power law through the nearest measured size."""
+        """The quantity at `size`, by the power law through the nearest measured size."""
         nearest = min(range(len(self.sizes)), key=lambda i: abs(math.log(self.sizes[i] / size)))
         return self.values[nearest] * (size / self.sizes[nearest]) ** self.exponent
 
 
 def mixer_of(config: Config, head_dimension: int, heads: int = HEADS) -> SequenceMixer:
-    """The design's mixer at another size, in float64, always with the same initial weights."""
+    """The design's mixer at another size, in float64, initialized with a fixed seed."""
     sizes = {"n_state": head_dimension * heads, "n_heads": heads, "d_model": WIDTH}
     sizes |= {"d_value": heads}
     values = copy.deepcopy(config.values)
@@ -63,7 +64,7 @@ def mixer_of(config: Config, head_dimension: int, heads: int = HEADS) -> Sequenc
 
 
 def _resize(node: dict[str, Any], sizes: dict[str, int]) -> None:
-    """Slots have the sizes under the same names as the model."""
+    """Set the sizes in `node` and in its slots, which use the same names, in place."""
     for key, value in node.items():
         if key in sizes:
             node[key] = sizes[key]
@@ -72,17 +73,17 @@ def _resize(node: dict[str, Any], sizes: dict[str, int]) -> None:
 
 
 def random_input(mixer: SequenceMixer, batch: int, length: int, seed: int = 0) -> Projected:
-    """x, q, k and z of independent standard normal numbers."""
+    """x, q, k, v and z of independent standard normal numbers; unit q and k with `unit_qk`."""
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
     shape = (batch, mixer.n_heads, length, mixer.width)
-    q, k, own = normal(*shape), normal(*shape), normal(*shape)
+    q, k, z = normal(*shape), normal(*shape), normal(*shape)
     if mixer.unit_qk:
-        q, k = (F.normalize(z, dim=-1) for z in (q, k))
-    direction = own if mixer.design.evolution.own_direction else k
+        q, k = (F.normalize(x, dim=-1) for x in (q, k))
+    direction = z if mixer.design.evolution.own_direction else k
     v = normal(batch, mixer.n_heads, length, mixer.value_width)
     return Projected(normal(batch, length, mixer.d_model), q, k, v, direction)
 
@@ -100,16 +101,19 @@ def score_variance(config: Config, sizes: Sequence[int] = HEAD_DIMENSIONS) -> Tr
     values = []
     for size in sizes:
         mixer = mixer_of(config, size)
-        given = random_input(mixer, BATCH, 64)
-        score = (given.q * given.k).sum(-1) * scale(mixer, given)
+        projected = random_input(mixer, BATCH, 64)
+        score = (projected.q * projected.k).sum(-1) * scale(mixer, projected)
         values.append(float(score.square().mean()))
     return Trend(tuple(sizes), tuple(values))
 
 
 @dataclass(frozen=True)
 class ZeroShare:
-    """Of random pairs of a query and a key, those whose kernel is exactly zero: by sampling, and
-    from the share p of scores at which psi is zero, (1 - (1 - p)^2)^n."""
+    """The share of random pairs of a query and a key whose kernel is exactly zero.
+
+    `measured` is by sampling. `exact` is (1 - (1 - p)^2)^n, where p is the share of normal numbers
+    at which psi is zero.
+    """
 
     measured: float
     exact: float
@@ -117,7 +121,7 @@ class ZeroShare:
 
 @torch.no_grad()
 def kernel_zeros(mixer: SequenceMixer, pairs: int = 2**16) -> ZeroShare:
-    """psi(q) . psi(k) for q and k of independent standard normal numbers."""
+    """How often psi(q) . psi(k) = 0 for q and k of independent standard normal numbers."""
     psi, n = mixer.design.readout.feature_map, mixer.width
     assert psi is not None
     generator = torch.Generator().manual_seed(0)
@@ -135,17 +139,18 @@ def zeros_and_ranks(
     """At each step i, how many |alpha_ij| are at most 1e-6, and how many dimensions their states
     span; means over sequences and heads.
 
-    A kernel's states are psi(h_ij). The m states H of a row with |H^T q| <= 1e-6 sqrt(m) have a
-    singular value of at most 1e-6 sqrt(m) / |q|: those above it are counted, n - 1 at most.
+    The states are h_ij, or psi(h_ij) for a kernel. If m of them, as the columns of H, have such
+    coefficients, |H^T q| <= 1e-6 sqrt(m), so H has a singular value of at most 1e-6 sqrt(m) / |q|.
+    Only singular values above that count as a dimension, n - 1 at most.
     """
-    design, given = mixer.design, random_input(mixer, sequences, length)
-    A = _transition(mixer, given).matrices(like=given.k)
-    written = given.k * scale(mixer, given).expand(given.k.shape[:3]).unsqueeze(-1)
+    design, projected = mixer.design, random_input(mixer, sequences, length)
+    A = _transition(mixer, projected).matrices(like=projected.k)
+    written_keys = projected.k * scale(mixer, projected).expand(projected.k.shape[:3]).unsqueeze(-1)
     features = design.readout.feature_map or Identity()
-    states, zeros, ranks = written[..., :0, :], [], []
+    states, zeros, ranks = written_keys[..., :0, :], [], []
     for i in range(length):
-        states = torch.cat([states @ A[:, :, i].mT, written[:, :, i : i + 1]], dim=-2)
-        q, h = features(given.q[:, :, i]), features(states)
+        states = torch.cat([states @ A[:, :, i].mT, written_keys[:, :, i : i + 1]], dim=-2)
+        q, h = features(projected.q[:, :, i]), features(states)
         zero = (h @ q.unsqueeze(-1)).abs() <= ZERO
         number = zero.sum((-2, -1))
         least = ZERO * number.sqrt() / q.norm(dim=-1)
@@ -158,8 +163,8 @@ def zeros_and_ranks(
 def coefficient_growth(
     config: Config, head_dimension: int, lengths: Sequence[int] = LENGTHS
 ) -> Trend:
-    """The largest |alpha_ij/eta_i| of a row, median over the rows of the last quarter, against the
-    length; infinite where it overflows."""
+    """The largest |alpha_ij/eta_i| of a row against the length: the median over the rows of the
+    last quarter, infinite where it overflows."""
     mixer, values = mixer_of(config, head_dimension, heads=2), []
     for length in lengths:
         weights = normalized_coefficients(mixer, random_input(mixer, 2, length))
@@ -169,36 +174,37 @@ def coefficient_growth(
 
 
 def normalized_coefficients(mixer: SequenceMixer, given: Projected) -> Float[Tensor, "b h i j"]:
-    found = mixer.design.coefficients(given)
-    return found.alpha / found.eta.unsqueeze(-1)
+    coefficients = mixer.design.coefficients(given)
+    return coefficients.alpha / coefficients.eta.unsqueeze(-1)
 
 
 @torch.no_grad()
 def positional_difference(config: Config, head_dimension: int) -> float:
-    """How much the coefficients of two equal tokens at different places differ, to their largest.
+    """How much the coefficients of two equal tokens at different places differ.
 
-    The tokens go through the block's own projection and preprocessing.
+    The difference is relative to the largest coefficient of the row. The tokens go through the
+    mixer's own projection and preprocessing.
     """
     mixer, length = mixer_of(config, head_dimension, heads=2), 16
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(4, length, mixer.d_model, generator=generator, dtype=torch.float64)
-    one, other = 5, 11
-    x[:, other] = x[:, one]
+    first, second = 5, 11
+    x[:, second] = x[:, first]
     alpha = mixer.design.coefficients(mixer.projected(x)).alpha[:, :, -1]
     size = alpha.abs().amax(-1).clamp(min=1e-300)
-    return float(((alpha[..., one] - alpha[..., other]).abs() / size).max())
+    return float(((alpha[..., first] - alpha[..., second]).abs() / size).max())
 
 
 @torch.no_grad()
 def spectrum(config: Config, head_dimension: int) -> Tensor:
     """Eigenvalues of A_t on random input, complex."""
     mixer = mixer_of(config, min(head_dimension, LARGEST_SPECTRUM))
-    given = random_input(mixer, 2, 16)
-    return torch.linalg.eigvals(_transition(mixer, given).matrices(given.k)).flatten()
+    projected = random_input(mixer, 2, 16)
+    return torch.linalg.eigvals(_transition(mixer, projected).matrices(projected.k)).flatten()
 
 
-def _transition(mixer: SequenceMixer, given: Projected) -> Transition:
-    return mixer.design.evolution(given.x, given.direction)
+def _transition(mixer: SequenceMixer, projected: Projected) -> Transition:
+    return mixer.design.evolution(projected.x, projected.direction)
 
 
 @torch.no_grad()

@@ -31,6 +31,7 @@ STEPS = 32
 
 
 def picture(config: Config, report: Report, tokens: list[int] | None = None) -> Figure:
+    """Draw a design's panels. `tokens` replace random input in the panel of coefficients."""
     model = config.settings.model
     head = model.n_state // model.n_heads
     with paper_style():
@@ -49,7 +50,7 @@ def picture(config: Config, report: Report, tokens: list[int] | None = None) -> 
 
 @torch.no_grad()
 def weights_of(config: Config, head: int, tokens: list[int] | None) -> Float[Tensor, "i j"]:
-    """alpha/eta of the first head: on random input, or of layer 1 on tokens, at initial weights."""
+    """alpha/eta of the first head at initial weights: on random input, or in layer 1 on tokens."""
     if tokens is None:
         mixer = mixer_of(config, head)
         return normalized_coefficients(mixer, random_input(mixer, 1, STEPS))[0, 0]
@@ -65,17 +66,17 @@ def weights_of(config: Config, head: int, tokens: list[int] | None) -> Float[Ten
 
 def _coefficients(axes: Axes, weights: Float[Tensor, "i j"]) -> None:
     size = weights.nan_to_num(0, 0, 0).abs().max().item() or 1.0
-    shown = weights.masked_fill(torch.ones_like(weights).triu(1).bool(), math.nan)
-    image = axes.imshow(shown.numpy(), cmap="RdBu_r", vmin=-size, vmax=size)
+    causal = weights.masked_fill(torch.ones_like(weights).triu(1).bool(), math.nan)
+    image = axes.imshow(causal.numpy(), cmap="RdBu_r", vmin=-size, vmax=size)
     axes.figure.colorbar(image, ax=axes, shrink=0.8)
     axes.set(title=r"$\alpha_{ij}/\eta_i$", xlabel="$j$", ylabel="$i$")
 
 
 def _readout(axes: Axes, readout: Readout) -> None:
     kernel = readout.feature_map
-    shown = readout if kernel is None else kernel
+    function = readout if kernel is None else kernel
     s = torch.linspace(-8, 4, 400, dtype=torch.float64)
-    axes.plot(s, shown(s), color=BLUE)
+    axes.plot(s, function(s), color=BLUE)
     axes.axhline(0, color="0.7", linewidth=0.6)
     title = r"$\phi(s)$, near zero in red" if kernel is None else r"$\psi(s)$ of a kernel"
     if kernel is None:

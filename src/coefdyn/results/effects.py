@@ -1,4 +1,4 @@
-"""Effects that claims are made of, from the tables of runs: contrasts, spreads, agreement."""
+"""The effects that claims rest on, from tables of runs: contrasts, spreads, agreement."""
 
 import itertools
 import math
@@ -14,15 +14,15 @@ from coefdyn.results.statistics import slope
 from coefdyn.results.tables import axes_of, best_runs
 from coefdyn.results.variance import Values, prior_of, spread_ratio, weighted_sum
 
-CEILING = 0.99  # of the best that can be learned: no room is left above it
-NEAR_CHANCE = 0.02
-EQUAL = 0.02  # accuracies closer than this have no order
+CEILING = 0.99  # share of the best learnable accuracy: above it there is no room for differences
+NEAR_CHANCE = 0.02  # accuracy above chance that still counts as chance
+EQUAL = 0.02  # accuracies closer than this count as equal
 
-Where = Mapping[str, Any]  # columns and their values
+Where = Mapping[str, Any]  # column -> value, selects points
 
 
 def runs_of(tables: Tables, stem: str, where: Where) -> pd.DataFrame:
-    """The runs that claims read, one per seed: not the pilots."""
+    """The runs of one point that claims read: the best of each seed, without pilots."""
     name = f"{stem}_runs"
     if name not in tables:
         raise NotEnoughRunsError(f"no table of {stem}")
@@ -34,23 +34,23 @@ def runs_of(tables: Tables, stem: str, where: Where) -> pd.DataFrame:
 
 
 def values_of(tables: Tables, stem: str, column: str, where: Where) -> Values:
-    """A number of each seed."""
+    """The values of a column at one point, one per seed."""
     rows = runs_of(tables, stem, where)
-    found = pd.to_numeric(rows[column]).dropna().to_numpy(dtype=float) if len(rows) else []
-    if len(found) < SEEDS:
+    values = pd.to_numeric(rows[column]).dropna().to_numpy(dtype=float) if len(rows) else []
+    if len(values) < SEEDS:
         raise NotEnoughRunsError(
-            f"{stem} has {column} of {len(found)} of {SEEDS} seeds for {_words(where)}"
+            f"{stem} has {column} of {len(values)} of {SEEDS} seeds for {_words(where)}"
         )
-    return np.asarray(found)
+    return np.asarray(values)
 
 
 def family_of(tables: Tables, stem: str, column: str, task: object = None) -> list[Values]:
-    """All points of a table, of one task: they share what can be known of a variance."""
+    """The values of all points of a table, or of those of one task, to share their variances."""
     rows = tables[f"{stem}_runs"]
     rows = rows[(rows["seed"] < PILOT) & (rows["task"] == task if task is not None else True)]
     groups = (best_runs(group) for _, group in rows.groupby(axes_of(rows), dropna=False))
     numbers = (pd.to_numeric(g[column]).dropna().to_numpy(dtype=float) for g in groups)
-    return [found for found in numbers if len(found) > 1]
+    return [values for values in numbers if len(values) > 1]
 
 
 def contrast(
@@ -60,16 +60,19 @@ def contrast(
     region: Region,
     logarithm: bool = False,
 ) -> Effect:
-    """A weighted sum of means over seeds: (weight, stem, column, point) each."""
-    change: Callable[[Values], Values] = np.log if logarithm else np.asarray
+    """A weighted sum of means over seeds. Each term is (weight, stem, column, point).
+
+    `logarithm`: the means are of the logarithms of the values.
+    """
+    transform: Callable[[Values], Values] = np.log if logarithm else np.asarray
     samples, family = [], []
     for _, stem, column, where in terms:
-        samples.append(change(values_of(tables, stem, column, where)))
+        samples.append(transform(values_of(tables, stem, column, where)))
     for stem, column, task in dict.fromkeys((s, c, w.get("task")) for _, s, c, w in terms):
-        family += [change(values) for values in family_of(tables, stem, column, task)]
+        family += [transform(values) for values in family_of(tables, stem, column, task)]
     pooled = sum(len(values) - 1 for values in family)
-    found = weighted_sum(samples, [term[0] for term in terms], prior_of(family), pooled)
-    return effect_of(name, found, region, min(map(len, samples)))
+    total = weighted_sum(samples, [term[0] for term in terms], prior_of(family), pooled)
+    return effect_of(name, total, region, min(map(len, samples)))
 
 
 def mean(
@@ -79,7 +82,7 @@ def mean(
 
 
 def mean_slope(name: str, groups: Sequence[pd.DataFrame], x: str, y: str, region: Region) -> Effect:
-    """Of log y on log x, fitted in each group; an interval over the groups."""
+    """The slope of log y on log x, fitted in each group, with an interval over the groups."""
     fits = [slope(list(group[x]), list(group[y])).slope for group in groups]
     total = weighted_sum([np.array(fits)], [1.0], None, 0)
     return effect_of(name, total, region, len(fits))
@@ -92,7 +95,7 @@ def ratio_of_spreads(
     pairs: Sequence[tuple[Where, Where]],
     region: Region,
 ) -> Effect:
-    """Of accuracies over seeds: the first of each pair of points against the second."""
+    """The spread of accuracy over seeds at the first points of `pairs`, over that at the second."""
     sides = [[values_of(tables, stem, "accuracy", where) for where in side]
              for side in zip(*pairs, strict=True)]  # fmt: skip
 
@@ -107,11 +110,14 @@ def ratio_of_spreads(
 def agreement(
     tables: Tables, name: str, stem: str, column: str, points: Sequence[Where], region: Region
 ) -> Effect:
-    """Of the order of the logarithm of `column` and of accuracy over pairs of points, seed by seed:
-    1 if all pairs agree, -1 if none does. Pairs of equal accuracy are left out."""
+    """Whether the logarithm of `column` and accuracy put pairs of points in the same order.
+
+    Counted seed by seed: 1 if all pairs agree, -1 if none does. Pairs of equal accuracy are left
+    out.
+    """
     frames = [runs_of(tables, stem, where).set_index("seed") for where in points]
     seeds = sorted(set.intersection(*(set(frame.index) for frame in frames))) if frames else []
-    found = []
+    agreements, pairs = [], []
     for seed in seeds:
         rows = [(float(f.at[seed, column]), float(f.at[seed, "accuracy"])) for f in frames]
         rows = [(math.log(x), y) for x, y in rows if x > 0]
@@ -121,44 +127,46 @@ def agreement(
             if abs(a[1] - b[1]) > EQUAL and a[0] != b[0]
         ]
         if len(signs) >= 8:
-            found.append(sum(signs) / len(signs))
-    if len(found) < SEEDS:
+            agreements.append(sum(signs) / len(signs))
+            pairs.append(len(signs))
+    if len(agreements) < SEEDS:
         raise NotEnoughRunsError(
-            f"{len(found)} of {SEEDS} seeds of {stem} have 8 pairs of points with a {column} and "
-            "different accuracies"
+            f"{len(agreements)} of {SEEDS} seeds of {stem} have 8 pairs of points with a {column} "
+            "and different accuracies"
         )
-    total = weighted_sum([np.array(found)], [1.0], None, 0)
-    return effect_of(name, total, region, len(found))
+    total = weighted_sum([np.array(agreements)], [1.0], None, 0, step=2 / min(pairs))
+    return effect_of(name, total, region, len(agreements))
 
 
 def level_of(tables: Tables, stem: str, name: str, where: Where | None = None) -> float:
-    """chance, order_free or ceiling."""
+    """A reference accuracy of a table; `name` is chance, order_free or ceiling."""
     rows = tables.get(f"{stem}_runs")
     if rows is None or rows.empty:
         raise NotEnoughRunsError(f"no table of {stem}")
-    found = pd.to_numeric(_matching(rows, where or {})[name]).dropna()
-    if found.empty:
+    levels = pd.to_numeric(_matching(rows, where or {})[name]).dropna()
+    if levels.empty:
         raise NotEnoughRunsError(f"{stem} has no {name}")
-    return float(found.mean())
+    return float(levels.mean())
 
 
 def solved_by(stem: str, where: Where, share: float = 0.95) -> Callable[[Tables], str | None]:
-    """The reference learns the task, or nothing can be said about others."""
+    """The obstacle that the reference design does not learn the task to a share of its ceiling."""
 
     def obstacle(tables: Tables) -> str | None:
         ceiling = level_of(tables, stem, "ceiling", {"task": where["task"]})
-        found = float(values_of(tables, stem, "accuracy", where).mean())
-        if found >= share * ceiling:
+        accuracy = float(values_of(tables, stem, "accuracy", where).mean())
+        if accuracy >= share * ceiling:
             return None
         return (
-            f"the reference {_words(where)} does not solve the task: {found:.2f} of {ceiling:.2f}"
+            f"the reference {_words(where)} does not solve the task: "
+            f"{accuracy:.2f} of {ceiling:.2f}"
         )
 
     return obstacle
 
 
 def room(stem: str, points: Sequence[Where]) -> Callable[[Tables], str | None]:
-    """Not all are at the ceiling, nor all at chance."""
+    """The obstacle that all points are at the ceiling, or all at chance."""
 
     def obstacle(tables: Tables) -> str | None:
         means = [float(values_of(tables, stem, "accuracy", where).mean()) for where in points]
@@ -173,7 +181,7 @@ def room(stem: str, points: Sequence[Where]) -> Callable[[Tables], str | None]:
 
 
 def rates_inside(stem: str, points: Sequence[Where]) -> Callable[[Tables], str | None]:
-    """The learning rates that decide lie inside the grid: at most one in ten at its edge."""
+    """The obstacle that more than one in ten best learning rates lie at an edge of the grid."""
 
     def obstacle(tables: Tables) -> str | None:
         edges = [_matching(tables[stem], where)["lr_at_edge"] for where in points]

@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Tables = Mapping[str, pd.DataFrame]  # by name
-Records = Mapping[str, Record | None]  # by run_id; None where there is none
+Records = Mapping[str, Record | None]  # by run_id; None if not recorded
 MakeTable = Callable[[pd.DataFrame, Records], pd.DataFrame]  # from points and records
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """`stem` names the file of conf/experiment, the tables and the figure.
+    """A figure, with the tables it reads and the claims it illustrates.
 
-    `needs` are tables of other experiments that the figure reads besides its own; `more` are tables
-    of its own besides runs, points and curves. `columns`: those of a table that a benchmark writes,
-    where there are no runs.
+    `stem` names the file of conf/experiment, the tables and the figure. `needs` are tables of other
+    experiments that the figure reads. `more` are tables of its own besides runs, points and curves.
+    `columns` are those of a table that a benchmark writes, for an experiment without runs.
     """
 
     stem: str

@@ -56,7 +56,7 @@ class TableFolder:
         records: Records,
         narrowed: Sequence[str] = (),
     ) -> None:
-        """The tables of an experiment, from its records. `narrowed`: by which overrides."""
+        """Write the tables of an experiment. `narrowed`: overrides that changed its grid."""
         stem, rows = experiment.stem, run_table(runs, records)
         points = point_table(rows, planned_per_point(runs))
         write_table(self.path(f"{stem}_runs"), rows)
@@ -70,7 +70,7 @@ class TableFolder:
         write_atomically(self._sidecar(stem), json.dumps(about, indent=1) + "\n")
 
     def read(self, name: str, columns: Sequence[str] = ("scale",)) -> pd.DataFrame:
-        """A table, checked by what it is; `columns` are those of one that has no runs."""
+        """Read a table and check its columns. `columns`: those of a table without runs."""
         if self.has(f"{name}_runs"):
             columns = POINT_COLUMNS
         elif name.endswith("_runs"):
@@ -83,35 +83,36 @@ class TableFolder:
         return table
 
     def _check_records(self, name: str, table: pd.DataFrame) -> None:
-        """What there is of records of these runs must be what the table says."""
+        """Accuracies must be those of the records, where the records are at hand."""
         for run_id, accuracy in zip(table["run_id"], table["accuracy"], strict=True):
             record = record_of(self.results / "runs" / run_id)
-            found = record.metrics.get("test/accuracy") if record else None
-            if found is not None and abs(found - accuracy) > ROUNDING:
+            recorded = record.metrics.get("test/accuracy") if record else None
+            if recorded is not None and abs(recorded - accuracy) > ROUNDING:
                 raise ConfigError(
                     f"the table {self.path(name)} does not fit its records: run {run_id} has the "
-                    f"accuracy {accuracy} there and {found} in its record; make it again by "
+                    f"accuracy {accuracy} there and {recorded} in its record; make it again by "
                     "coefdyn figure"
                 )
 
     def tables_of(self, experiment: Experiment) -> dict[str, pd.DataFrame]:
-        """What its figure and claims read, by name."""
-        others = (
+        """The tables that its figure and claims read, by name."""
+        names = (
             f"{experiment.stem}_runs", experiment.curves, *experiment.more, *experiment.needs
         )  # fmt: skip
         own = {experiment.stem: self.read(experiment.stem, experiment.columns or POINT_COLUMNS)}
-        return own | {name: self.read(name) for name in others if self.has(name)}
+        return own | {name: self.read(name) for name in names if self.has(name)}
 
     def provenance(self, stem: str) -> dict[str, Any]:
+        """Code, versions, devices and hours of a table's runs; empty if they are not known."""
         path = self._sidecar(stem)
         try:
-            found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+            about: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
         except ValueError as error:
             raise ConfigError(f"{path} cannot be read; make the tables again") from error
-        return found
+        return about
 
     def narrowed(self, stem: str) -> list[str]:
-        """By which overrides its table has fewer runs, or other ones, than its experiment."""
+        """The overrides by which its table has fewer or other runs than its experiment."""
         return list(self.provenance(stem).get("narrowed", ()))
 
     def draw(self, experiment: Experiment) -> "Figure":
@@ -123,27 +124,27 @@ class TableFolder:
             raise ConfigError(f"the table {path} cannot be drawn: {error}") from error
 
     def save(self, stem: str, figure: "Figure") -> Path:
-        """PDF and PNG; without dates, so that the same table gives the same file."""
+        """Save as PDF and PNG, without dates: the same table gives the same files."""
         self.figures.mkdir(parents=True, exist_ok=True)
         figure.savefig(self.figures / f"{stem}.pdf", metadata={"CreationDate": None})
         figure.savefig(self.figures / f"{stem}.png", dpi=200)
         return self.figures / f"{stem}.png"
 
     def write_decisions(self, stem: str, claims: dict[str, Any]) -> None:
-        """Verdicts that `action=decide` has reached: they stay, whatever runs are added."""
+        """Write the verdicts that `action=decide` has reached. They stay when runs are added."""
         self.tables.mkdir(parents=True, exist_ok=True)
         path = self.tables / f"{stem}_decisions.json"
         write_atomically(path, json.dumps(claims, indent=1) + "\n")
 
     def decisions(self) -> dict[str, Any]:
-        """By claim."""
-        found: dict[str, Any] = {}
+        """The verdicts that `action=decide` has reached, by claim."""
+        decisions: dict[str, Any] = {}
         for path in sorted(self.tables.glob("*_decisions.json")):
             try:
-                found |= json.loads(path.read_text())
+                decisions |= json.loads(path.read_text())
             except ValueError as error:
                 raise ConfigError(f"{path} cannot be read; decide again") from error
-        return found
+        return decisions
 
     def _sidecar(self, stem: str) -> Path:
         return self.tables / f"{stem}.json"

@@ -23,7 +23,7 @@ from coefdyn.runs.archive import record_of, recorded
 from coefdyn.runs.record import OtherSchemaError, Record
 from coefdyn.tasks.task import Task
 
-# Where values came from, or how the command was meant.
+# Settings that say where values came from or how a command was called, not what was run.
 NOT_OF_A_RUN = ("scale", "grid", "paths", "plugins", "logger", "force", "check", "population")
 
 
@@ -31,7 +31,7 @@ NOT_OF_A_RUN = ("scale", "grid", "paths", "plugins", "logger", "force", "check",
 class Run:
     """A recorded run in its folder.
 
-    `plugins` are those that the caller trusts: that the record names one is not enough.
+    `plugins` are those that the caller trusts. Plugins that only the record names are not imported.
     """
 
     folder: Path
@@ -55,14 +55,14 @@ class Run:
 
     def model(self) -> SequenceModel:
         """The model with its trained weights, in evaluation mode, on the CPU."""
-        from coefdyn.runs.checkpoint import load_weights  # takes seconds
+        from coefdyn.runs.checkpoint import load_weights  # slow to import
 
         model = build_model(self.config)
         load_weights(self.folder, model)
         return model.eval()
 
     def task(self) -> Task:
-        """What it was trained on; `.generate("test", seed).inputs` are tokens (b t)."""
+        """The task it was trained on; `.generate("test", seed).inputs` are tokens (b t)."""
         return build_task(self.config)
 
     @torch.no_grad()
@@ -90,28 +90,31 @@ def load_run(folder: str | Path, plugins: Sequence[str] = ()) -> Run:
 
 
 def load_runs(results: str | Path) -> pd.DataFrame:
-    """A row per recorded run of a results folder, by run_id. Columns are flat: choices (readout),
-    settings (optimizer.lr), metrics (test/accuracy), statistics of the coefficients (near_zero)."""
+    """A row per recorded run of a results folder, indexed by run_id.
+
+    Columns are choices (readout), settings (optimizer.lr), metrics (test/accuracy) and statistics
+    of the coefficients (near_zero).
+    """
     place = Path(results)
     if not place.is_dir():
         raise ConfigError(f"there is no folder {place}; give the one that holds runs/")
-    rows, others = [], 0
+    rows, skipped = [], 0
     for folder in recorded(place):
         try:
             record = record_of(folder)
         except OtherSchemaError:
-            others += 1
+            skipped += 1
             continue
         rows += [flat(record)] if record is not None else []
-    if others:
-        warnings.warn(f"{others} runs in {place} are of another schema: left out", stacklevel=2)
+    if skipped:
+        warnings.warn(f"{skipped} runs in {place} are of another schema: left out", stacklevel=2)
     return pd.DataFrame(rows, index=pd.Index([row["run_id"] for row in rows], name="run_id")).drop(
         columns="run_id", errors="ignore"
     )
 
 
 def flat(record: Record) -> dict[str, Any]:
-    """A record as one row."""
+    """A record as one row of a table: column -> value."""
     choices = {k.removeprefix("model/"): v for k, v in record.choices.items() if v != "None"}
     statistics = {k: v for k, v in (record.coefficients or {}).items() if _is_plain(v)}
     return {

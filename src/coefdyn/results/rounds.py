@@ -1,9 +1,9 @@
-"""Grids that grow by what their pilots found.
+"""Grids that grow: pilot runs choose the learning rate, then seeds are run at that rate.
 
-An experiment with `seeds` in its grid is run in rounds. Pilots, whose seeds are PILOT and above,
-try every learning rate; while the best of a point is the smallest or largest tried, the next one
-beyond it is added, up to `extend` times. Seeds 0, 1, ... are then run at the best rate alone, and
-claims read only these: no number that a claim rests on has taken part in a choice.
+An experiment with `seeds` in its grid is run in rounds. First pilots, whose seeds are PILOT and
+above, try every learning rate. While the best rate of a point is the smallest or largest tried, the
+next one beyond it is added, up to `extend` times. Then seeds 0, 1, ... are run at the best rate
+alone. Claims read only these, so no number that a claim rests on has taken part in a choice.
 """
 
 import math
@@ -15,25 +15,27 @@ from coefdyn.errors import ConfigError
 from coefdyn.runs.archive import is_recorded, record_of
 from coefdyn.runs.record import Record
 
-PILOT = 100
+PILOT = 100  # the smallest seed of a pilot
 LOOKS = (3, 5, 8, 12)  # numbers of seeds at which claims are judged
 TUNED = VARIED[1:]
 
-Point = tuple[str, ...]  # what tells a grid point from others: overrides, seed and rate apart
-Rate = tuple[str, ...]  # overrides of what is tuned
+Point = tuple[str, ...]  # overrides that tell a grid point from others, without seed and rate
+Rate = tuple[str, ...]  # overrides of the tuned settings
 
 
 @dataclass(frozen=True)
 class Known:
-    """The runs that are known by now, and how many more will follow their pilots."""
+    """The runs that are known by now, and how many more wait for their pilots."""
 
     runs: list[PlannedRun]
     waiting: int
 
 
 def known_runs(planner: Planner, seeds: Mapping[Point, int] | None = None) -> Known:
-    """The declared grid, and what its records ask for. `seeds`: of points that get more than the
-    grid says."""
+    """The declared grid and the runs that its records ask for.
+
+    `seeds`: numbers of seeds of points that get more than the grid says.
+    """
     runs = planner.declared
     pilots = [run for run in runs if is_pilot(run)]
     waiting, points = 0, []
@@ -57,21 +59,23 @@ def known_runs(planner: Planner, seeds: Mapping[Point, int] | None = None) -> Kn
         example = next(run for run in tried if rate_of(run) == best)
         points += [_with(example.point, {"seed": str(seed)}) for seed in range(count)]
     more = planner.plan(points)
-    found = {run.run_id: run for run in (*runs, *more)}
-    return Known(list(found.values()), waiting)
+    by_id = {run.run_id: run for run in (*runs, *more)}
+    return Known(list(by_id.values()), waiting)
 
 
 def recorded_too(planner: Planner) -> Known:
-    """The same, and what more there is of it: seeds that were run to decide a claim."""
+    """The known runs, and further seeds that were run to decide a claim."""
     known = known_runs(planner)
-    most = {point_of(run): LOOKS[-1] for run in planner.declared if is_pilot(run)}
-    more = (run for run in known_runs(planner, most).runs if is_recorded(run.folder))
+    seeds = {point_of(run): LOOKS[-1] for run in planner.declared if is_pilot(run)}
+    more = (run for run in known_runs(planner, seeds).runs if is_recorded(run.folder))
     return Known(list({run.run_id: run for run in (*known.runs, *more)}.values()), known.waiting)
 
 
 def rule_of(run: PlannedRun) -> tuple[int, int] | None:
-    """How many seeds its experiment asks for, and how often a rate may be added; None if it is an
-    ordinary grid."""
+    """How many seeds its experiment asks for, and how often a rate may be added.
+
+    None for an ordinary grid, which does not grow.
+    """
     grid = (run.values.get("grid") or {}).get(run.choices["scale"]) or {}
     if "seeds" not in grid:
         return None
@@ -85,7 +89,7 @@ def rule_of(run: PlannedRun) -> tuple[int, int] | None:
 
 
 def is_pilot(run: PlannedRun) -> bool:
-    """Of a grid that grows."""
+    """Whether it is a pilot of a grid that grows."""
     return run.values["seed"] >= PILOT and rule_of(run) is not None
 
 
@@ -98,17 +102,19 @@ def rate_of(run: PlannedRun) -> Rate:
 
 
 def score(record: Record) -> float:
-    """The larger the better: accuracy, or of text minus the validation loss; least if diverged."""
+    """How good a run is: its accuracy, or for text minus its validation loss; -inf if diverged."""
     if record.status == "diverged":
         return -math.inf
     loss = record.metrics.get("validation/loss")
-    found = record.metrics.get("test/accuracy") if loss is None else -loss
-    return -math.inf if found is None else float(found)
+    value = record.metrics.get("test/accuracy") if loss is None else -loss
+    return -math.inf if value is None else float(value)
 
 
 def best_rate(pilots: Sequence[PlannedRun]) -> Rate | None:
-    """The rate with the best mean over pilot seeds, of equals the smallest; None while some of
-    these runs are missing."""
+    """The rate with the best mean score over pilot seeds; the smallest of equals.
+
+    None while some of these runs are missing.
+    """
     scores: dict[Rate, list[float]] = {}
     for run in sorted(pilots, key=_lr):
         record = record_of(run.folder)
@@ -123,8 +129,10 @@ def _lr(run: PlannedRun) -> float:
 
 
 def _beyond(pilots: Sequence[PlannedRun]) -> list[tuple[str, ...]]:
-    """Points with the next learning rate where the best is at an edge, as far from it as it is
-    from its neighbour."""
+    """The points with the next learning rate, if the best rate is at an edge; else none.
+
+    The ratio of the next rate to the best is that of the best to its neighbour.
+    """
     best = best_rate(pilots)
     rates = sorted({_lr(run) for run in pilots})
     if best is None or len(rates) < 2:
@@ -138,5 +146,5 @@ def _beyond(pilots: Sequence[PlannedRun]) -> list[tuple[str, ...]]:
 
 
 def _with(point: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]:
-    kept = [part for part in point if part.partition("=")[0] not in values]
-    return (*kept, *(f"{key}={value}" for key, value in values.items()))
+    unchanged = [part for part in point if part.partition("=")[0] not in values]
+    return (*unchanged, *(f"{key}={value}" for key, value in values.items()))

@@ -1,4 +1,4 @@
-"""Slopes of what grows as a power."""
+"""Slopes of power laws: straight lines fitted to logarithms."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from scipy import stats
 
 @dataclass(frozen=True)
 class Slope:
-    """Of log y against log x, with its 95 % confidence interval."""
+    """The slope of log y against log x, with its 95 % confidence interval."""
 
     slope: float
     low: float
@@ -18,7 +18,10 @@ class Slope:
 
 
 def slope(x: Sequence[Any], y: Sequence[Any]) -> Slope:
-    """Fitted to the longer half, where fixed costs no longer matter."""
+    """Fit log y to log x.
+
+    From six points on, only the half with the larger x is used: there fixed costs no longer matter.
+    """
     pairs = sorted(zip(map(math.log, x), map(math.log, y), strict=True))
     pairs = pairs[len(pairs) // 2 :] if len(pairs) >= 6 else pairs
     fit = stats.linregress(*zip(*pairs, strict=True))

@@ -1,6 +1,6 @@
 """From records to tables: a row per run, a row per grid point, and the curves of its best runs.
 
-What a grid varies is a column. Columns that every table has name the design and the sizes.
+Every table has columns for the design and its sizes, and one for whatever else its grid varies.
 """
 
 import json
@@ -34,7 +34,7 @@ STATISTICS = ["near_zero", "near_one", "ratio", "near_zero_raw", "near_one_raw",
               "near_zero_relative", "entropy", "score_variance", "effective_rank", "guarded_rows",
               "most_zeros"]  # fmt: skip
 INITIAL = ["near_zero", "near_zero_raw", "near_zero_relative", "score_variance"]
-AT_FIRST = [f"{name}_initial" for name in INITIAL]  # before training: what is the design's alone
+AT_FIRST = [f"{name}_initial" for name in INITIAL]  # before training: due to the design alone
 LEVELS = ["chance", "order_free", "ceiling"]
 MEASURED = [*METRICS, *PERPLEXITIES, *STATISTICS, *AT_FIRST, "mean_zeros", "accuracy_worst"]
 RUN_COLUMNS = ["scale", *AXES, "seed", *TUNED, "status", "diverged_at_step", *METRICS,
@@ -44,12 +44,12 @@ POINT_COLUMNS = ["scale", *AXES, "seeds", "accuracy", "accuracy_std", "accuracy_
                  "accuracy_max", *METRICS[1:], *PERPLEXITIES, *LEVELS, *STATISTICS, *AT_FIRST,
                  "mean_zeros", "zero_limit", "parameters", *TUNED, "lr_at_edge", "runs", "missing",
                  "diverged", "accuracy_worst", "accuracy_optimistic", "run_id"]  # fmt: skip
-# Tables of 0.1 lack these.
+# Columns that tables of version 0.1 lack.
 NEW = {"order_free", "ceiling", "near_zero_relative", "entropy", "score_variance",
        "effective_rank", "accuracy_optimistic", *AT_FIRST}  # fmt: skip
 LOOKS = ["train/loss", "test/loss", "test/accuracy", "validation/loss", "validation/accuracy"]
 CURVE_COLUMNS = ["scale", *AXES, "seed", "epoch", "step", *LOOKS, "run_id"]
-CURVE_ROWS = 50  # of a run, at most
+CURVE_ROWS = 50  # per run, at most
 LENGTH_COLUMNS = ["scale", "form", "length", "milliseconds", "device"]
 VARIANCE_COLUMNS = ["scale", "scaling", "head_dimension", "seed", "score_variance", "device"]
 RANK_COLUMNS = ["scale", "readout", "evolution", "index", "zeros", "rank", "limit"]
@@ -60,7 +60,7 @@ WORDS = ["scale", "task", "model", *SLOTS, "post_norm", "status", "lr_at_edge", 
 
 
 def varied(runs: Sequence[PlannedRun]) -> list[str]:
-    """What the grid varies that has no column of its own, such as trainer.clip."""
+    """The keys that the grid varies and that have no fixed column, such as trainer.clip."""
     keys = {f"model/{slot}": slot for slot in SLOTS} | {v: k for k, v in SETTINGS.items()}
     values: dict[str, set[str]] = {}
     for run in runs:
@@ -68,12 +68,12 @@ def varied(runs: Sequence[PlannedRun]) -> list[str]:
             key, _, value = override.partition("=")
             values.setdefault(key.lstrip("+"), set()).add(value)
     fixed = {"task", "model", "scale", "plugins", *keys}
-    return [key for key, found in values.items() if key not in fixed and len(found) > 1]
+    return [key for key, distinct in values.items() if key not in fixed and len(distinct) > 1]
 
 
 def run_table(runs: Sequence[PlannedRun], records: Records) -> pd.DataFrame:
-    """A row per recorded run, in the grid's order. The names of choices are the grid's: a record
-    may have been made for another experiment, under other names of the same values."""
+    """A row per recorded run, in the grid's order. Choices have the grid's names: a record may have
+    been made for another experiment, which has other names for the same values."""
     extra = varied(runs)
     rows = [
         _axes(run, extra) | _outcome(run, record)
@@ -84,7 +84,7 @@ def run_table(runs: Sequence[PlannedRun], records: Records) -> pd.DataFrame:
 
 
 def _with(columns: Sequence[str], extra: Sequence[str]) -> list[str]:
-    """What else varies stands behind the axes."""
+    """The columns, with `extra` inserted after the axes."""
     place = list(columns).index(AXES[-1]) + 1
     return [*columns[:place], *extra, *columns[place:]]
 
@@ -92,20 +92,20 @@ def _with(columns: Sequence[str], extra: Sequence[str]) -> list[str]:
 def _axes(run: PlannedRun, extra: Sequence[str]) -> dict[str, Any]:
     foreign = run.values["model"].get("mixer") is not None
     slots = {slot: run.choices[f"model/{slot}"] for slot in SLOTS}
-    if foreign:  # of which only the block and the positions are in use
+    if foreign:  # a user's own mixer uses only the block and the positions
         unused = ("evolution", "scaling", "readout", "normalization", "preprocess")
         slots |= dict.fromkeys(unused, "foreign")
     row: dict[str, Any] = {name: run.choices[name] for name in ("scale", "task")}
     row |= {"model": run.choices["model"], **slots}
     row |= {name: _at(run.values, place) for name, place in SETTINGS.items()}
-    # "null", not None: groups tell no two blanks apart
+    # "null", not None: grouping cannot tell one blank from another
     values = {key: run.choices.get(key, _at(run.values, key)) for key in extra}
     row |= {key: "null" if value is None else value for key, value in values.items()}
     return row
 
 
 def axes_of_run(run: PlannedRun) -> dict[str, Any]:
-    """What the columns of a table will say of it."""
+    """The design and sizes of a run, as the columns of a table will have them."""
     return _axes(run, ())
 
 
@@ -136,7 +136,7 @@ def _outcome(run: PlannedRun, record: Record) -> dict[str, Any]:
 
 
 def axes_of(table: pd.DataFrame) -> list[str]:
-    """The columns that tell points apart: AXES, and what else varies."""
+    """The columns that tell points apart: AXES, and whatever else varies."""
     columns = list(table.columns)
     after = columns[columns.index(AXES[-1]) + 1 : columns.index("run_id")]
     fixed = {*RUN_COLUMNS, *POINT_COLUMNS, *CURVE_COLUMNS}
@@ -144,16 +144,16 @@ def axes_of(table: pd.DataFrame) -> list[str]:
 
 
 def free_axes(points: pd.DataFrame) -> list[str]:
-    """The axes that vary, without those that follow from others, as slots do from a preset."""
+    """The axes that vary, without those that follow from others, as slots follow from a preset."""
     names = axes_of(points)
-    kept: list[str] = []
+    free: list[str] = []
     for name in dict.fromkeys(["task", "model", *names[len(AXES) :], *names]):
-        free = points.groupby(kept, dropna=False)[name].nunique(dropna=False).max() if kept else (
+        count = points.groupby(free, dropna=False)[name].nunique(dropna=False).max() if free else (
             points[name].nunique(dropna=False)
         )  # fmt: skip
-        if free > 1:
-            kept.append(name)
-    return kept
+        if count > 1:
+            free.append(name)
+    return free
 
 
 def planned_per_point(runs: Sequence[PlannedRun]) -> "pd.Series[int]":
@@ -164,13 +164,13 @@ def planned_per_point(runs: Sequence[PlannedRun]) -> "pd.Series[int]":
 
 
 def point_table(runs: pd.DataFrame, planned: "pd.Series[int] | None" = None) -> pd.DataFrame:
-    """A row per grid point: of each seed the run with the best accuracy, then mean, deviation,
-    smallest and largest over the seeds. A run that diverged is the best only where all did. Where
-    pilots chose the rate, they are left out of all but the choice.
+    """A row per grid point: mean, deviation, smallest and largest over the best run of each seed.
 
-    `lr_at_edge` says when the best learning rate is the smallest or largest that was tried: a wider
-    grid might have found a better one (else: inside, or only, where one was tried). Of equal
-    accuracies the smallest learning rate is taken. lr and run_id are those of the first seed.
+    A diverged run is the best only where all diverged. Where pilots chose the rate, means are over
+    the other seeds. `lr_at_edge` is `smallest` or `largest` if the best learning rate is at an edge
+    of those tried, so that a wider grid might have a better one; `only` if one was tried; otherwise
+    `inside`. Of equal accuracies the smallest learning rate is taken. `lr` and `run_id` are those
+    of the first seed.
     """
     axes = axes_of(runs)
     rows = []
@@ -181,15 +181,15 @@ def point_table(runs: pd.DataFrame, planned: "pd.Series[int] | None" = None) -> 
         edge = (
             {rates[0]: "smallest", rates[-1]: "largest"} if len(rates) > 1 else {rates[0]: "only"}
         )
-        found = best["accuracy"]
+        accuracy = best["accuracy"]
         rows.append(
             first.to_dict()
             | best.reindex(columns=MEASURED).apply(pd.to_numeric).mean().to_dict()
             | {
                 "seeds": len(best),
-                "accuracy_std": found.std(),
-                "accuracy_min": found.min(),
-                "accuracy_max": found.max(),
+                "accuracy_std": accuracy.std(),
+                "accuracy_min": accuracy.min(),
+                "accuracy_max": accuracy.max(),
                 "lr_at_edge": edge.get(first["lr"], "inside"),
                 "runs": len(group),
                 "missing": 0 if planned is None else int(planned[key]) - len(group),
@@ -205,7 +205,7 @@ def point_table(runs: pd.DataFrame, planned: "pd.Series[int] | None" = None) -> 
 
 
 def best_runs(runs: pd.DataFrame) -> pd.DataFrame:
-    """Of each seed the run with the best accuracy."""
+    """The run with the best accuracy of each seed; a diverged one only if all diverged."""
     ranked = runs.assign(failed=runs["status"] == "diverged").sort_values(
         ["failed", "accuracy", *TUNED], ascending=[True, False, True, True]
     )
@@ -213,8 +213,8 @@ def best_runs(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def curve_table(runs: pd.DataFrame, records: Records) -> pd.DataFrame:
-    """How the best run of each point and seed came down: rows of its history. Of pilots only where
-    there is nothing else."""
+    """The history of the best run of each point and seed, in at most CURVE_ROWS rows. Pilots have
+    curves only where a point has no other seeds."""
     axes, tables = axes_of(runs), []
     for _, group in runs.groupby(axes, sort=False, dropna=False):
         claimed = group[group["seed"] < PILOT]
@@ -223,17 +223,17 @@ def curve_table(runs: pd.DataFrame, records: Records) -> pd.DataFrame:
             assert record is not None
             history = pd.DataFrame(record.history)
             stride = -(-len(history) // CURVE_ROWS)
-            kept = history.iloc[::-1][:: stride or 1][::-1]  # the last row in any case
+            thinned = history.iloc[::-1][:: stride or 1][::-1]  # always with the last row
             about = {name: run[name] for name in ("scale", *axes, "seed", "run_id")}
             tables.append(
-                kept.assign(**about).reindex(columns=_with(CURVE_COLUMNS, axes[len(AXES) :]))
+                thinned.assign(**about).reindex(columns=_with(CURVE_COLUMNS, axes[len(AXES) :]))
             )
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=CURVE_COLUMNS)
 
 
 def provenance(records: Records) -> dict[str, Any]:
-    """What the table's runs have in common: code, versions, device, and how long they took."""
-    found = [record for record in records.values() if record is not None]
+    """Code, versions and devices of the table's runs, and how long they took."""
+    done = [record for record in records.values() if record is not None]
 
     def distinct(values: list[Any]) -> list[Any]:
         return [
@@ -241,12 +241,12 @@ def provenance(records: Records) -> dict[str, Any]:
         ]
 
     return {
-        "runs": len(found),
-        "missing": len(records) - len(found),
-        "hours": round(sum(r.seconds["session"] for r in found) / 3600, 2),
-        "commits": distinct([r.git for r in found]),
-        "versions": distinct([r.versions for r in found]),
-        "devices": distinct([r.device for r in found]),
+        "runs": len(done),
+        "missing": len(records) - len(done),
+        "hours": round(sum(r.seconds["session"] for r in done) / 3600, 2),
+        "commits": distinct([r.git for r in done]),
+        "versions": distinct([r.versions for r in done]),
+        "devices": distinct([r.device for r in done]),
     }
 
 
@@ -256,7 +256,7 @@ def write_table(path: Path, table: pd.DataFrame) -> None:
 
 
 def read_table(path: Path, columns: Sequence[str], scale: str) -> pd.DataFrame:
-    """A table, if it is one of this kind and scale, with numbers where numbers belong."""
+    """Read a table and check its columns, its scale, and that numbers are numbers."""
     try:
         table = pd.read_csv(path, keep_default_na=False, na_values=[""])
     except FileNotFoundError:
@@ -272,25 +272,25 @@ def read_table(path: Path, columns: Sequence[str], scale: str) -> pd.DataFrame:
     if table.empty:
         raise ConfigError(f"the table {path} has no rows; run the experiment first")
     if set(table["scale"]) != {scale}:
-        found = ", ".join(sorted(map(str, set(table["scale"]))))
-        raise ConfigError(f"the table {path} is of scale={found}, not of scale={scale}")
+        scales = ", ".join(sorted(map(str, set(table["scale"]))))
+        raise ConfigError(f"the table {path} is of scale={scales}, not of scale={scale}")
     _check_numbers(path, table[[name for name in columns if name not in WORDS]])
     return table
 
 
-def _check_numbers(path: Path, found: pd.DataFrame) -> None:
-    """A blank is a value that a run does not have; every run has an accuracy."""
-    numbers = found.apply(pd.to_numeric, errors="coerce")
-    for name in found:
+def _check_numbers(path: Path, table: pd.DataFrame) -> None:
+    """Blanks are allowed, since a run may lack a value; but every run has an accuracy."""
+    numbers = table.apply(pd.to_numeric, errors="coerce")
+    for name in table:
         bad = (
             numbers[name].isna()
             if name == "accuracy"
-            else numbers[name].isna() & found[name].notna()
+            else numbers[name].isna() & table[name].notna()
         )
         if name in POSITIVE:
             bad = ~(numbers[name] > 0)
         if bad.any():
-            example = found[name][bad].iloc[0]
+            example = table[name][bad].iloc[0]
             raise ConfigError(
                 f"the table {path} has {name}={example}, which is no"
                 f"{' positive' * (name in POSITIVE)} number; make it again"

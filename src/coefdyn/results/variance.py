@@ -1,8 +1,8 @@
 """Variances of points with few seeds each, and the intervals that rest on them.
 
-Three to five seeds tell little of a variance. Moderated variances borrow from the other points of a
-table: each is drawn to a common one, the more the less the points differ (Smyth 2004). Where fewer
-than SHARED points could share, each stands alone (Welch).
+Three to five seeds say little about a variance. Moderated variances (Smyth 2004) borrow from the
+other points of a table: each is drawn towards a common value, more strongly if the points differ
+less. With fewer than SHARED points each variance stands alone (Welch).
 """
 
 import math
@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 SHARED = 6
-# Our variances are further apart than the model has them: at its border a contrast erred in 5.3 %
-# with all that the fit says a common variance is worth, and in 4.6 % with half.
+# The share of its fitted weight that the common variance gets. Our variances differ more than the
+# model assumes: a contrast at the border of its region was misjudged in 5.3 % of simulations with
+# the full weight, and in 4.6 % with half.
 TRUST = 0.5
-LEAST = 1e-5  # of the median variance: points at the ceiling may have none at all
-# Where several effects share one error, each is judged far out, and there three seeds that happen
-# to lie together deceive: of nine effects at their border one was called outside in 15 %. Beyond
-# this level the common variance is therefore at least the mean of all; then it was 3 %.
+LEAST = 1e-5  # smallest variance, as a share of the median: points at the ceiling may have none
+# Several effects that share one error are each judged at a high level. There three seeds that
+# happen to lie close together mislead: of nine effects at their border, one was called outside in
+# 15 % of simulations. Beyond this level the common variance is therefore at least the mean of all
+# variances; then it was 3 %.
 FAR_OUT = 0.99
 
 Values = NDArray[np.float64]
@@ -28,14 +30,15 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Prior:
-    """What the variances of a family have in common: a value, worth `freedom` observations."""
+    """The common variance of a family of points, which counts as `freedom` degrees of freedom."""
 
     variance: float
     freedom: float
     least: float
-    mean: float  # of the variances that were found
+    mean: float  # of the sample variances
 
     def moderated(self, variance: float, freedom: int, far_out: bool = False) -> float:
+        """A sample variance with `freedom` degrees of freedom, drawn towards the common one."""
         variance, common = max(variance, self.least), self.variance
         if far_out:
             common = max(common, self.mean)
@@ -45,24 +48,24 @@ class Prior:
 
 
 def prior_of(family: Sequence[Values]) -> Prior | None:
-    """Fitted to the logarithms of the sample variances; None if there are too few of them."""
+    """Fit the common variance to the logarithms of the sample variances; None if too few."""
     groups = [values for values in family if len(values) > 1]
     if len(groups) < SHARED:
         return None
     freedom = np.array([len(values) - 1 for values in groups])
-    found = np.array([values.var(ddof=1) for values in groups])
-    least = max(LEAST * float(np.median(found)), 1e-12)
-    logs = np.log(np.maximum(found, least)) - special.digamma(freedom / 2) + np.log(freedom / 2)
+    variances = np.array([values.var(ddof=1) for values in groups])
+    least = max(LEAST * float(np.median(variances)), 1e-12)
+    logs = np.log(np.maximum(variances, least)) - special.digamma(freedom / 2) + np.log(freedom / 2)
     excess = float(logs.var(ddof=1) - special.polygamma(1, freedom / 2).mean())
     if excess <= 0:
-        return Prior(float(np.exp(logs.mean())), math.inf, least, float(found.mean()))
+        return Prior(float(np.exp(logs.mean())), math.inf, least, float(variances.mean()))
     worth = 2 * _inverse_trigamma(excess)
     centre = logs.mean() + special.digamma(worth / 2) - math.log(worth / 2)
-    return Prior(float(np.exp(centre)), TRUST * worth, least, float(found.mean()))
+    return Prior(float(np.exp(centre)), TRUST * worth, least, float(variances.mean()))
 
 
 def _inverse_trigamma(y: float) -> float:
-    """By Newton's method, as Smyth gives it: 1/trigamma is nearly linear."""
+    """Newton's method as Smyth gives it. It converges fast, since 1/trigamma is nearly linear."""
     x = 0.5 + 1 / y
     for _ in range(50):
         value = float(special.polygamma(1, x))
@@ -75,7 +78,10 @@ def _inverse_trigamma(y: float) -> float:
 
 @dataclass(frozen=True)
 class Sum:
-    """A weighted sum of means, its standard error and the freedom that has; the error far out."""
+    """A weighted sum of means, its standard error and the degrees of freedom of that error.
+
+    `far_error` is the standard error at levels beyond FAR_OUT.
+    """
 
     value: float
     error: float
@@ -89,13 +95,22 @@ class Sum:
 
 
 def weighted_sum(
-    samples: Sequence[Values], weights: Sequence[float], prior: Prior | None, pooled: int
+    samples: Sequence[Values],
+    weights: Sequence[float],
+    prior: Prior | None,
+    pooled: int,
+    step: float = 0.0,
 ) -> Sum:
-    """`pooled`: the freedom of all points of the family together, which none can exceed."""
+    """The weighted sum of the means of `samples`, with its standard error.
+
+    `pooled`: degrees of freedom of all points of the family together, which none can exceed.
+    `step`: distance of two values that a sample can take, if it is discrete. Rounding to such steps
+    adds step^2 / 12 to the variance: equal values of three seeds do not mean certainty.
+    """
     shares, freedoms, far = [], [], 0.0
     for values, weight in zip(samples, weights, strict=True):
         own = len(values) - 1
-        variance = float(values.var(ddof=1))
+        variance = float(values.var(ddof=1)) + step**2 / 12
         if prior is not None:
             far += weight**2 * prior.moderated(variance, own, far_out=True) / len(values)
             variance = prior.moderated(variance, own)
@@ -105,14 +120,14 @@ def weighted_sum(
         shares.append(weight**2 * variance / len(values))
     total = sum(shares)
     value = sum(w * float(values.mean()) for w, values in zip(weights, samples, strict=True))
-    if total <= 0:  # all seeds alike, and no family to say how much they might have differed
+    if total <= 0:  # all seeds are equal, and no family says how much they might differ
         return Sum(value, 0.0, float(min(freedoms)))
     parts = sum(share**2 / freedom for share, freedom in zip(shares, freedoms, strict=True))
     return Sum(value, math.sqrt(total), total**2 / parts, math.sqrt(far))
 
 
 def reach_of(values: Values) -> float:
-    """Half of the 95 % interval of a mean, as figures show it; 0 of fewer than three."""
+    """Half the width of the 95 % interval of a mean, as in figures; 0 for fewer than 3 values."""
     if len(values) < 3:
         return 0.0
     low, high = weighted_sum([values], [1.0], None, 0).interval(0.95)
@@ -122,21 +137,22 @@ def reach_of(values: Values) -> float:
 def spread_ratio(
     one: Sequence[Values], other: Sequence[Values], level: float, draws: int = 4000
 ) -> tuple[float, float, float]:
-    """Of the standard deviations of residuals, with an interval by permutation.
+    """The ratio of the standard deviations of residuals, and its interval by permutation.
 
-    one[i] and other[i] may be exchanged for each other: the same size, say. The interval holds the
-    ratios r for which residuals of `one`, divided by r, look no different from those of `other`.
+    one[i] and other[i] must be comparable, such as points of the same size: their residuals are
+    permuted. The interval holds the ratios r for which residuals of `one`, divided by r, look no
+    different from those of `other`.
     """
     ours, theirs = ([_residuals(values) for values in side] for side in (one, other))
-    found = _log_ratio(np.concatenate(ours), np.concatenate(theirs))
+    observed = _log_ratio(np.concatenate(ours), np.concatenate(theirs))
     rng, tail = np.random.default_rng(0), (1 - level) / 2
     orders = [
         np.argsort(rng.random((draws, len(a) + len(b))), axis=1)
         for a, b in zip(ours, theirs, strict=True)
     ]
 
-    def above(log_r: float) -> tuple[float, float]:
-        """Shares of permutations with a ratio at least, and at most, as large as the one found."""
+    def shares(log_r: float) -> tuple[float, float]:
+        """Shares of permutations with a ratio at least, and at most, as large as the observed."""
         squares = np.zeros((2, draws))
         for a, b, order in zip(ours, theirs, orders, strict=True):
             mixed = np.concatenate([a / math.exp(log_r), b])[order] ** 2
@@ -146,12 +162,12 @@ def spread_ratio(
         logs = 0.5 * np.log(
             np.maximum(squares[0], 1e-300) / sizes[0] / np.maximum(squares[1] / sizes[1], 1e-300)
         )
-        seen = found - log_r
-        return float((logs >= seen - 1e-12).mean()), float((logs <= seen + 1e-12).mean())
+        scaled = observed - log_r
+        return float((logs >= scaled - 1e-12).mean()), float((logs <= scaled + 1e-12).mean())
 
-    low = _border(lambda r: above(r)[0] > tail, -5.0, found)
-    high = _border(lambda r: above(r)[1] <= tail, found, 5.0)
-    return math.exp(found), math.exp(low), math.exp(high)
+    low = _border(lambda r: shares(r)[0] > tail, -5.0, observed)
+    high = _border(lambda r: shares(r)[1] <= tail, observed, 5.0)
+    return math.exp(observed), math.exp(low), math.exp(high)
 
 
 def _residuals(values: Values) -> Values:
@@ -164,7 +180,7 @@ def _log_ratio(one: Values, other: Values) -> float:
 
 
 def _border(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """Where a condition that is false at `low` and true at `high` begins to hold."""
+    """Where a condition that is false at `low` and true at `high` begins to hold; by bisection."""
     for _ in range(30):
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)

@@ -1,7 +1,7 @@
-"""Records that are kept for good: <results>/records/, files that are written once.
+"""The archive of records, <results>/records/: files that are written once and kept for good.
 
-A shard is a compressed file of lines, the names of its runs first, then a record each. It is named
-by the digest of what it holds, so that damage shows and two people can add to one archive.
+Each file is a shard: compressed lines, first the run_ids, then one record per line. A shard is
+named by the digest of its content. So damage is noticed, and two people can add to one archive.
 """
 
 import gzip
@@ -24,11 +24,11 @@ ENDING = ".jsonl.gz"
 
 
 class DamagedArchiveError(ConfigError):
-    """A shard that is not what was written."""
+    """The content of a shard does not match its name."""
 
 
 def record_of(folder: Path) -> Record | None:
-    """The record of a run by its folder, <results>/runs/<run_id>: there, or in the archive."""
+    """The record of the run in `folder`, <results>/runs/<run_id>, or its record in the archive."""
     return read_record(folder / "record.json") or Archive(folder.parents[1]).read(folder.name)
 
 
@@ -37,7 +37,10 @@ def folder_of(config: Config) -> Path:
 
 
 def already_recorded(config: Config) -> Record | None:
-    """Its record, unless it is to be trained again; says so. Lightning is not needed for that."""
+    """The record of a run, and a log message; None if the run is missing or force=true.
+
+    This needs no Lightning, whose import takes seconds.
+    """
     record = record_of(folder_of(config))
     if record is None or config.settings.force:
         return None
@@ -48,56 +51,56 @@ def already_recorded(config: Config) -> Record | None:
 
 
 def is_recorded(folder: Path) -> bool:
-    """Whether there is one, readable or not."""
+    """Whether the run has a record, readable or not."""
     return (folder / "record.json").exists() or folder.name in Archive(folder.parents[1]).names()
 
 
 def recorded(results: Path) -> list[Path]:
-    """Folders of all runs that have a record; that of an archived run may be gone."""
+    """The folders of all runs that have a record. The folder of an archived run may be gone."""
     here = {path.parent.name for path in (results / "runs").glob("*/record.json")}
     return [results / "runs" / name for name in sorted(here.union(Archive(results).names()))]
 
 
 class Archive:
-    """The archive of a results folder. What is read stays in memory."""
+    """The archive of a results folder. Shards that were read stay in memory."""
 
     def __init__(self, results: Path) -> None:
         self.folder = results / "records"
 
     def shards(self) -> Iterator[Path]:
         try:
-            found = [path for path in self.folder.iterdir() if path.name.endswith(ENDING)]
+            shards = [path for path in self.folder.iterdir() if path.name.endswith(ENDING)]
         except (FileNotFoundError, NotADirectoryError):
             return
-        yield from sorted(found)
+        yield from sorted(shards)
 
     def names(self) -> set[str]:
         return {name for shard in self.shards() for name in _lines_of(shard)}
 
     def read(self, run_id: str) -> Record | None:
-        lines = {shard: _lines_of(shard).get(run_id) for shard in self.shards()}
-        found = {shard: line for shard, line in lines.items() if line is not None}
+        by_shard = {shard: _lines_of(shard).get(run_id) for shard in self.shards()}
+        lines = {shard: line for shard, line in by_shard.items() if line is not None}
         records = [
-            as_record(json.loads(line), f"{shard}, run {run_id},") for shard, line in found.items()
+            as_record(json.loads(line), f"{shard}, run {run_id},") for shard, line in lines.items()
         ]
         if any(record.metrics != records[0].metrics for record in records):
             raise ConfigError(
-                f"run {run_id} is in {' and '.join(map(str, found))} with different results; keep "
+                f"run {run_id} is in {' and '.join(map(str, lines))} with different results; keep "
                 "one of these shards"
             )
         return records[0] if records else None
 
     def add(self, records: Iterable[Record]) -> int:
-        """Write what is new as one more shard; how many records that were."""
+        """Write the records that are not archived yet as one more shard. Returns their number."""
         new: dict[str, str] = {}
         for record in sorted(records, key=lambda record: record.run_id):
-            kept = self.read(record.run_id)
-            if kept is not None and kept.metrics != record.metrics:
+            archived = self.read(record.run_id)
+            if archived is not None and archived.metrics != record.metrics:
                 raise ConfigError(
                     f"run {record.run_id} is in {self.folder} with other results; keep one of the "
                     "two: delete the folder of the run, or take its shard out of the archive"
                 )
-            if kept is None:
+            if archived is None:
                 new[record.run_id] = _line(record)
         if not new:
             return 0
@@ -109,7 +112,7 @@ class Archive:
 
 
 def _line(record: Record) -> str:
-    """Without where files lay on the machine that made it."""
+    """A record as JSON, without the paths of the machine that made it."""
     config = record.config | {"paths": {"results": "results", "data": "data"}}
     return json.dumps(asdict(replace(record, config=config)), separators=(",", ":"))
 
@@ -120,7 +123,7 @@ def _digest(body: bytes) -> str:
 
 @cache  # a shard never changes
 def _lines_of(shard: Path) -> dict[str, str]:
-    """The text of each record, by run."""
+    """The JSON of each record, by run_id."""
     try:
         body = gzip.decompress(shard.read_bytes())
     except (OSError, EOFError, zlib.error):

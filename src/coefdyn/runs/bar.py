@@ -1,4 +1,4 @@
-"""What a person sees of one run in a terminal: epoch, step, loss, accuracy, time."""
+"""The progress bar of one run in a terminal: epoch, step, loss, accuracy, time."""
 
 import multiprocessing as mp
 import sys
@@ -12,17 +12,19 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from coefdyn.runs.loop import Training
 
-REFRESH = 0.5  # seconds: reading a loss waits for a GPU
+REFRESH = 0.5  # seconds between updates; reading a loss waits for the GPU
 
 
 def is_watched() -> bool:
-    """Workers of a sweep have no bar of their own: the sweep's table shows them all."""
+    """Whether to show a bar: in a terminal, but not in a worker, since the sweep has a table."""
     return sys.stderr.isatty() and mp.parent_process() is None
 
 
 class Bar(ProgressBar):
-    """One line: "epoch 3/40 ━━━ 120/200 loss 1.2345 accuracy 0.5600 0:00:12". The accuracy is that
-    of the last test."""
+    """One line, as in "epoch 3/40 ━━━ 120/200 loss 1.2345 accuracy 0.5600 0:00:12".
+
+    The accuracy is that of the last test.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +62,7 @@ class Bar(ProgressBar):
         )
 
     def disable(self) -> None:
-        """Lightning asks for it in processes that are not the first."""
+        """Do nothing. Lightning calls this in every process but the first, which has no bar."""
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if self.progress is not None:
@@ -69,7 +71,7 @@ class Bar(ProgressBar):
 
 
 def _numbers(module: Training) -> str:
-    """Of the first run that still learns."""
+    """Loss and accuracy of the first run that still trains."""
     words = [f"loss {module.losses[-1][0].item():.4f}"] if module.losses else []
     history = module.left[0].history if module.rows else []
     tests = [row["test/accuracy"] for row in history if row.get("test/accuracy") is not None]

@@ -1,4 +1,4 @@
-"""Batches of examples that sit on the device, in an order that is a pure function."""
+"""Batches of examples. Their order is a pure function of seed and epoch."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +18,7 @@ ORDER = 2  # the stream of batch orders; 0 and 1 draw the train and test data
 
 
 class Batches:
-    """All examples once, as they stand."""
+    """All examples once, in their order. They are kept on the device."""
 
     def __init__(self, examples: Examples, batch_size: int, device: torch.device) -> None:
         self.inputs = torch.from_numpy(examples.inputs).to(device)
@@ -34,8 +34,10 @@ class Batches:
 
 
 class BlockBatches:
-    """All blocks of a text once, as they stand; read from disk when their turn comes. Each of
-    several processes has a share of them."""
+    """All blocks of a text once, in their order, each read from disk when it is needed.
+
+    Each of several processes has its share of the blocks.
+    """
 
     def __init__(
         self,
@@ -60,10 +62,10 @@ class BlockBatches:
 
 
 class Resumable:
-    """Epochs of batches that Lightning can take up again in their midst.
+    """Epochs of batches that Lightning can resume in the middle of an epoch.
 
-    It sets the epoch on `sampler`, and keeps `state_dict` in its checkpoints: an epoch that was
-    interrupted goes on with the batch that comes next.
+    Lightning sets the epoch on `sampler` and keeps `state_dict` in its checkpoints. An interrupted
+    epoch resumes with its next batch.
     """
 
     def __init__(self, seed: int) -> None:
@@ -102,7 +104,7 @@ class Resumable:
 
 
 class ShuffledBatches(Resumable):
-    """All examples once per epoch, shuffled by (seed, epoch)."""
+    """All examples once per epoch, in an order drawn from (seed, epoch)."""
 
     def __init__(
         self, examples: Examples, batch_size: int, device: torch.device, seed: int
@@ -124,11 +126,12 @@ class ShuffledBatches(Resumable):
 
 
 class StreamBatches(Resumable):
-    """Blocks of a text, shuffled anew by (seed, pass) for each pass; `steps` batches are an epoch.
+    """Blocks of a text. `steps` batches make an epoch.
 
-    With several processes, or `parts` of a batch that come one after the other, each is a share of
-    every batch: what a step sees does not depend on their number. What does not fill a batch at
-    the end of a pass is left out of that pass.
+    Each pass through the text has an order drawn from (seed, pass). Blocks that do not fill a
+    batch at the end of a pass are skipped in that pass. A batch may be split among several
+    processes, or into `parts` that come one after the other. The blocks of a step do not depend
+    on such a split.
     """
 
     def __init__(
@@ -165,11 +168,11 @@ class StreamBatches(Resumable):
 
     def batch(self, position: int) -> Batch:
         step, part = divmod(position, self.parts)
-        through, place = divmod(self.epoch * self.steps + step, self.per_pass)
-        if self.order[0] != through:
-            rng = np.random.default_rng([self.seed, ORDER, through])
-            self.order = (through, rng.permutation(len(self.all.blocks)))
+        pass_number, place = divmod(self.epoch * self.steps + step, self.per_pass)
+        if self.order[0] != pass_number:
+            rng = np.random.default_rng([self.seed, ORDER, pass_number])
+            self.order = (pass_number, rng.permutation(len(self.all.blocks)))
         size = self.all.batch_size
-        chosen = self.order[1][place * size : (place + 1) * size]
-        mine = chosen[part :: self.parts][self.processes.rank :: self.processes.world]
+        blocks = self.order[1][place * size : (place + 1) * size]
+        mine = blocks[part :: self.parts][self.processes.rank :: self.processes.world]
         return self.all.take(mine)

@@ -1,4 +1,4 @@
-"""Saving often enough that a kill costs a minute at most, and never a broken file."""
+"""Checkpoints: written once a minute and per epoch, and never left half written."""
 
 import signal
 import threading
@@ -21,22 +21,22 @@ from coefdyn.runs.loop import NobodyLeftError, Training
 from coefdyn.runs.processes import ALONE, Processes
 from coefdyn.runs.record import CHECKPOINT, SCHEMA, replacing, write_history
 
-AGREE_EVERY = 10  # steps between two times that several processes ask each other
+AGREE_EVERY = 10  # steps after which several processes agree on whether to save
 
 
 def write_checkpoint(checkpoint: dict[str, Any], path: Path) -> None:
-    """It appears whole, by rename."""
+    """Write a file and rename it, so that it is never incomplete."""
     with replacing(path) as file:
         try:
             torch.save(checkpoint, file)
-        except RuntimeError as error:  # torch's view of a disk that is full
+        except RuntimeError as error:  # torch's error for a full disk
             if isinstance(error.__context__, OSError):
                 raise error.__context__ from None
             raise
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Plain tensors and numbers, of this version."""
+    """The checkpoint at `path`, which may hold only tensors and plain values."""
     try:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
         if not isinstance(checkpoint, dict):
@@ -51,20 +51,21 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def steps_of(path: Path, model: SequenceModel) -> int:
-    """How far a checkpoint is, 0 if there is none. It must be of this model, as the code is now."""
+    """The steps behind a checkpoint, 0 if there is none; ConfigError if it is of another model."""
     if not path.exists():
         return 0
     checkpoint = read_checkpoint(path)
     shapes = {f"model.{name}": value.shape for name, value in model.state_dict().items()}
-    found = checkpoint.get("state_dict", {})
-    same = shapes == {name: value.shape for name, value in found.items()}
-    whole = {"runs", "loops", "global_step"} <= checkpoint.keys()
-    if not (same and whole and checkpoint.get("schema") == SCHEMA):
+    state = checkpoint.get("state_dict", {})
+    same = shapes == {name: value.shape for name, value in state.items()}
+    complete = {"runs", "loops", "global_step"} <= checkpoint.keys()
+    if not (same and complete and checkpoint.get("schema") == SCHEMA):
         raise another_model(path)
     return int(checkpoint["global_step"])
 
 
 def another_model(path: Path) -> ConfigError:
+    """The error for a checkpoint of another model."""
     return ConfigError(
         f"the checkpoint {path} is not of this model as the code is now; delete it to train this "
         "run from the start"
@@ -72,7 +73,7 @@ def another_model(path: Path) -> ConfigError:
 
 
 def load_weights(directory: Path, model: SequenceModel) -> None:
-    """What a run's last checkpoint has."""
+    """Load the weights of a run's last checkpoint into `model`."""
     path = directory / CHECKPOINT
     if not path.exists():
         raise ConfigError(
@@ -87,8 +88,10 @@ def load_weights(directory: Path, model: SequenceModel) -> None:
 
 
 class RunFiles(CheckpointIO):
-    """A file for each run that still learns: a member of a population has the same as a run alone,
-    and either can go on as the other."""
+    """A checkpoint file for each run that still trains.
+
+    A member of a population has the same file as a run alone, so each can resume as the other.
+    """
 
     def __init__(self, directories: Sequence[Path], module: Training) -> None:
         self.paths = [directory / CHECKPOINT for directory in directories]
@@ -111,15 +114,17 @@ class RunFiles(CheckpointIO):
 
 
 class StoppedByUserError(SIGTERMException):
-    """Ctrl-C, after everything was saved; on a KeyboardInterrupt Lightning ends the process."""
+    """Ctrl-C, after a save. It is no KeyboardInterrupt: on that, Lightning ends the process."""
 
 
 class KeepProgress(Checkpoint):
-    """Keeps what runs have so far: checkpoints at the end of each epoch, and within one when
-    `seconds` have passed or the process is asked to end; metrics.csv and the loggers at the end of
-    each epoch. A run whose lock another process has taken leaves, and nothing of it is written.
+    """Saves the progress of runs.
 
-    A `Checkpoint` for Lightning: such callbacks come after the module's own end of epoch.
+    Checkpoints are written at the end of each epoch, every `seconds` within one, and when the
+    process is asked to end. metrics.csv and loggers are written at the end of each epoch. A run
+    whose lock another process has taken is dropped, and nothing of it is written.
+
+    This is a `Checkpoint` because Lightning calls those after the module's own end of epoch.
     """
 
     def __init__(
@@ -137,8 +142,11 @@ class KeepProgress(Checkpoint):
         self.interrupted = False
 
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
-        """Lightning's handler talks to the other processes from wherever the signal finds it,
-        which can hang them all; ours only takes note."""
+        """Install signal handlers.
+
+        Lightning's handler talks to the other processes at the moment of the signal, which can
+        hang them all. Ours only takes note.
+        """
         if self.processes.world > 1:
             signal.signal(signal.SIGTERM, self._take_note)
         listening = signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -149,7 +157,7 @@ class KeepProgress(Checkpoint):
         self.asked_to_end = True
 
     def _interrupt(self, number: int, frame: Any) -> None:
-        """Saves at the end of the step; who asks twice does not want to wait for that."""
+        """Save at the end of the step. A second Ctrl-C ends at once."""
         self.asked_to_end = self.interrupted = True
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -162,7 +170,7 @@ class KeepProgress(Checkpoint):
         if trainer.is_last_batch:  # the end of the epoch comes next
             return
         steps, part = divmod(index + 1, trainer.accumulate_grad_batches)
-        if part:  # gradients are not kept
+        if part:  # a checkpoint has no gradients
             return
         if self.processes.world > 1 and steps % AGREE_EVERY:
             return
@@ -178,7 +186,7 @@ class KeepProgress(Checkpoint):
         self._save(trainer, module)
         for number in module.rows if self.processes.first else ():
             write_history(self.directories[number] / "metrics.csv", module.runs[number].history)
-        if self.loggers is not None:  # which only a run alone has
+        if self.loggers is not None:  # only a run alone has loggers
             self.loggers.epoch(module.runs[0].history[-1])
         module.leave_good_enough()
         if self.processes.any(self.asked_to_end, module.device):
@@ -189,6 +197,7 @@ class KeepProgress(Checkpoint):
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def _save(self, trainer: Trainer, module: LightningModule) -> None:
+        """Drop the runs whose lock is lost, and write a checkpoint of each that is left."""
         assert isinstance(module, Training)
         lost = []
         for row in module.rows:

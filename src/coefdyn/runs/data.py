@@ -1,4 +1,4 @@
-"""What a run trains on and is measured by: examples of a task, or the blocks of a text."""
+"""The data that a run trains and is tested on: examples of a task, or blocks of a text."""
 
 import hashlib
 import math
@@ -29,7 +29,7 @@ from coefdyn.tasks.text.wikitext import Blocks, Wikitext
 
 @runtime_checkable
 class Data(Protocol):
-    """`looked_at` are the splits that are looked at between epochs; `stop_at` reads the last."""
+    """`looked_at` are the splits that are tested between epochs. `stop_at` uses the last one."""
 
     looked_at: tuple[str, ...]
 
@@ -41,44 +41,51 @@ class Data(Protocol):
         parts: int = 1,
         processes: Processes = ALONE,
     ) -> Resumable:
-        """`size` sequences a step, all processes and parts together."""
+        """Batches of `size` sequences a step, over all processes and parts together."""
         ...
 
     def test_batches(
         self, size: int, device: torch.device, processes: Processes = ALONE
     ) -> list[Batches] | list[BlockBatches]:
-        """Of each split that is looked at."""
+        """The batches of each split in `looked_at`."""
         ...
 
     def sample(self, count: int) -> Int64[ndarray, "b t"]:
-        """Test inputs, for a look at the coefficients."""
+        """The first `count` test inputs, for statistics of the coefficients."""
         ...
 
     def metrics(self, run: Progress, module: Training, chance: float) -> dict[str, float | None]:
-        """Of one of the runs that `module` has trained."""
+        """The final metrics of one of the runs that `module` has trained."""
         ...
 
     def levels(self) -> dict[str, float]:
-        """Accuracies to compare with: chance, order_free (counting tokens), ceiling (the best that
-        can be learned)."""
+        """Accuracies to compare with.
+
+        chance is that of guessing, order_free that of counting tokens, and ceiling the best that
+        can be learned.
+        """
         ...
 
-    def digests(self) -> dict[str, str]: ...
+    def digests(self) -> dict[str, str]:
+        """A digest of the data, by split."""
+        ...
 
 
 def data_of(task: Task, section: Mapping[str, Any], validate: bool = False) -> Data:
-    """`section` is the configuration's `task`; `validate`: something is selected between epochs."""
+    """The data of a task. `section` is its configuration; `validate` adds a validation set."""
     if isinstance(task, Wikitext):
         return TextData(task)
     seed, source = section.get("seed"), section.get("source")
     splits: tuple[Split, ...] = ("train", "test", *(("validation",) if validate else ()))
-    train, *others = (load(task, split, seed, source) for split in splits)
-    return ExampleData(task, train, *others)
+    train, *held_out = (load(task, split, seed, source) for split in splits)
+    return ExampleData(task, train, *held_out)
 
 
 class ExampleData:
-    """The test set is looked at between epochs, and nothing is selected by it: `stop_at` reads
-    a validation set of its own."""
+    """Examples of a task. They are tested between epochs, but nothing is selected by the test.
+
+    `stop_at` uses a separate validation set.
+    """
 
     def __init__(
         self, task: Task, train: Examples, test: Examples, validation: Examples | None = None
@@ -103,7 +110,7 @@ class ExampleData:
         if processes.world != 1:
             raise ValueError(
                 f"trainer.devices.strategy=ddp with {processes.world} processes is for text; "
-                "batches of this task are small, and scripts/sweep.py does several runs at a time"
+                "batches of this task are small, and coefdyn sweep does several runs at a time"
             )
         return ShuffledBatches(self.train, size, device, seed)
 
@@ -117,7 +124,7 @@ class ExampleData:
         return self.test.inputs[:count]
 
     def metrics(self, run: Progress, module: Training, chance: float) -> dict[str, float | None]:
-        """The last test; the best beside it. A run that never had a finite test is at chance."""
+        """The metrics of the last test, and the best accuracy. Without a finite test: chance."""
         history = run.history
         tests = [row for row in history if "test/accuracy" in row]
         last: Row = tests[-1] if tests else {}
@@ -138,7 +145,7 @@ class ExampleData:
         }
 
     def digests(self) -> dict[str, str]:
-        """Which data it was, whatever the source."""
+        """Digests of the examples themselves, whatever their source."""
         return {"train": _digest(self.train), "test": _digest(self.test)}
 
 
@@ -150,12 +157,12 @@ def _digest(examples: Examples) -> str:
 
 
 def _exp(value: float) -> float | None:
-    """None where no number is large enough."""
+    """e^value, or None where that overflows."""
     return math.exp(value) if value < 700 else None
 
 
 class TextData:
-    """The validation split is looked at between epochs, the test split once, at the end."""
+    """Blocks of a text. Validation is tested between epochs, the test split once, at the end."""
 
     looked_at: tuple[str, ...] = ("validation",)
 
@@ -186,8 +193,11 @@ class TextData:
         return self.blocks["test"].take(arange(min(count, len(self.blocks["test"])))).inputs
 
     def metrics(self, run: Progress, module: Training, chance: float) -> dict[str, float | None]:
-        """Perplexity is exp(total negative log-likelihood / tokens) over the whole split; per word,
-        the same total is shared by the words of the text."""
+        """The metrics of the validation and test splits.
+
+        Perplexity is exp(total negative log-likelihood / tokens) over the whole split. Per word,
+        the same total is divided by the number of words.
+        """
         history = run.history
         looks = [row for row in history if "validation/loss" in row]
         if run.diverged_at is not None or not looks:
@@ -199,19 +209,19 @@ class TextData:
                     "validation/perplexity": None}  # fmt: skip
         batches = BlockBatches(self.blocks["test"], 8, module.device, module.processes)
         test = module.look_at("test", batches)
-        found: dict[str, float | None] = {**test, "test/accuracy_best": test["test/accuracy"]}
-        found["train/loss"] = history[-1]["train/loss"]
-        found["validation/loss"] = looks[-1]["validation/loss"]
+        metrics: dict[str, float | None] = {**test, "test/accuracy_best": test["test/accuracy"]}
+        metrics["train/loss"] = history[-1]["train/loss"]
+        metrics["validation/loss"] = looks[-1]["validation/loss"]
         for split in ("validation", "test"):
-            loss, sidecar = found[f"{split}/loss"], self.sidecars[split]
+            loss, sidecar = metrics[f"{split}/loss"], self.sidecars[split]
             assert loss is not None
             per_word = loss * (sidecar.tokens - 1) / sidecar.words
-            found[f"{split}/perplexity"] = _exp(loss)
-            found[f"{split}/perplexity_word"] = _exp(per_word)
-        return found
+            metrics[f"{split}/perplexity"] = _exp(loss)
+            metrics[f"{split}/perplexity_word"] = _exp(per_word)
+        return metrics
 
     def levels(self) -> dict[str, float]:
-        """Of text nobody has counted more than its vocabulary."""
+        """For text only chance is known: the other levels are chance and 1."""
         return {"chance": self.task.chance, "order_free": self.task.chance, "ceiling": 1.0}
 
     def digests(self) -> dict[str, str]:

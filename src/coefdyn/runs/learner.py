@@ -1,4 +1,4 @@
-"""What learns: one model, or in `population.stacked` several of one architecture as one."""
+"""Learners: one model; `population.stacked` has one for several models of one architecture."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -16,19 +16,19 @@ from coefdyn.tasks.task import IGNORE
 
 @runtime_checkable
 class Learner(Protocol):
-    """`rows` are the members that still learn; a run alone is row 0."""
+    """What training calls. `rows` are the numbers of the runs that still train; one alone is 0."""
 
     @property
     def weights(self) -> nn.Module:
-        """Holds all parameters."""
+        """The module that holds all parameters."""
         ...
 
     def groups(self) -> Iterable[Any]:
-        """What the optimizer gets: a group of parameters per row."""
+        """What the optimizer gets: one group of parameters per row."""
         ...
 
     def losses(self, batch: Any, rows: Sequence[int]) -> Tensor:
-        """Mean cross-entropy over the targets that count, per row; of one row just that number."""
+        """Mean cross-entropy over the scored targets: one number per row, or one of a run alone."""
         ...
 
     def test(self, batch: Any, rows: Sequence[int], scores: Sequence[Scores]) -> None:
@@ -40,16 +40,16 @@ class Learner(Protocol):
         ...
 
     def parts(self, checkpoint: dict[str, Any], rows: Sequence[int]) -> list[dict[str, Any]]:
-        """Lightning's checkpoint of all, as one of each row alone."""
+        """Split Lightning's checkpoint of all rows into one checkpoint per row."""
         ...
 
     def whole(self, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """The other way round, of all rows."""
+        """Join the checkpoints of all rows into one for Lightning."""
         ...
 
 
 class Alone:
-    """One model, trained in any of the ways that a text of any vocabulary may need."""
+    """One model. The loss is computed in the way that suits the number of logits."""
 
     def __init__(self, model: SequenceModel, vocab_size: int) -> None:
         self.weights = self.model = model
@@ -65,7 +65,7 @@ class Alone:
             assert isinstance(head, NextTokenHead)
             total = summed_cross_entropy(self.model.features(inputs), head.weight, targets)
             return total / (targets != IGNORE).sum()
-        # A GPU would have to wait for the number of targets that count.
+        # Not on a GPU, which would have to wait for the number of scored targets.
         if logits > MANY and isinstance(head, NextTokenHead) and inputs.device.type == "cpu":
             scored = targets != IGNORE
             return F.cross_entropy(head(self.model.features(inputs)[scored]), targets[scored])
@@ -80,8 +80,8 @@ class Alone:
             score.add(self.model(inputs)[scored].float(), targets[scored])
             return
         size = max(1, CHUNK_LOGITS // self.vocab_size)
-        x, wanted = self.model.features(inputs)[scored], targets[scored]
-        for part, target in zip(x.split(size), wanted.split(size), strict=True):
+        x, scored_targets = self.model.features(inputs)[scored], targets[scored]
+        for part, target in zip(x.split(size), scored_targets.split(size), strict=True):
             score.add(self.model.head(part).float(), target)
 
     def model_of(self, row: int) -> SequenceModel:

@@ -1,10 +1,10 @@
-"""Who is at work on a run, so that no two processes are, on one machine or on many.
+"""Locks, so that no two processes train the same run, on one machine or on many.
 
-A lock is a file lock.<n> in the run's folder that names its owner. It appears by link(2): whole,
-and for one of many at a time, on a shared filesystem too. Its owner touches it while alive. Whoever
-finds the newest lock's owner dead makes lock.<n+1>, which only one can; an owner that was only
-asleep finds it there and stops: it looks before each checkpoint and before the record. Nothing is
-ever renamed or deleted but by the newest owner.
+A lock is a file lock.<n> in the run's folder that names its owner. It is created by link(2), so it
+is never incomplete, and only one process can create it, on a shared filesystem too. The owner
+touches the file while it is alive. A process that finds the newest lock's owner dead creates
+lock.<n+1>. An owner that was only asleep then finds that file and stops: it looks before each
+checkpoint and before the record. Only the newest owner ever deletes a lock.
 """
 
 import contextlib
@@ -18,21 +18,21 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-HEARTBEAT = 20.0  # seconds between two signs of life
-SILENCE = 180.0  # seconds without one that make an owner dead; above what NFS caches, 60
+HEARTBEAT = 20.0  # seconds between two touches of the file
+SILENCE = 180.0  # seconds without a touch after which an owner counts as dead; NFS caches up to 60
 
 
 class LockedError(Exception):
-    """Somebody else is at work on this run."""
+    """Another process is training this run."""
 
 
 class LostLockError(Exception):
-    """Somebody else has taken this run over, because this process gave no sign of life."""
+    """Another process has taken this run over, because this one did not touch its lock."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """A process. Its number means something on the same machine, boot and PID namespace only."""
+    """A process. Its pid is valid only on the same machine, boot and PID namespace."""
 
     host: str
     machine: str
@@ -62,7 +62,7 @@ def _machine() -> str:
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
-    except OSError:  # not Linux: such owners are known by their heartbeat alone
+    except OSError:  # not Linux: only touches tell whether an owner is alive
         return uuid.uuid4().hex
 
 
@@ -76,7 +76,7 @@ def _start_of(pid: int) -> str | None:
 
 
 def _slurm_job() -> str | None:
-    """Its number as people see it, and the cluster, which others may have on the same files."""
+    """The SLURM job of this process, with its cluster: several clusters may share the files."""
     array, task = (os.environ.get(f"SLURM_ARRAY_{name}_ID") for name in ("JOB", "TASK"))
     job = f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID")
     return f"{job} of {os.environ.get('SLURM_CLUSTER_NAME', 'a cluster')}" if job else None
@@ -87,7 +87,7 @@ def _restarts() -> int:
 
 
 class Lock:
-    """A run that is ours, for as long as `check` says so."""
+    """The lock of a run that this process owns. A thread touches its file until `release`."""
 
     def __init__(self, path: Path, owner: Owner) -> None:
         self.path, self.owner = path, owner
@@ -96,12 +96,12 @@ class Lock:
         self._thread.start()
 
     def check(self) -> None:
-        """Raises LostLockError if somebody else has taken over."""
+        """Raise LostLockError if another process has taken over."""
         newest = _newest(self.path.parent)
         with contextlib.suppress(FileNotFoundError):
             if newest is not None and _read(newest) == self.owner:
                 return
-        raise LostLockError(f"run {self.path.parent.name} was taken over by somebody else")
+        raise LostLockError(f"run {self.path.parent.name} was taken over by another process")
 
     def _beat(self) -> None:
         while not self._end.wait(HEARTBEAT):
@@ -110,7 +110,7 @@ class Lock:
                 os.utime(self.path)
 
     def release(self) -> None:
-        """Oldest first: as long as one is left, it is the newest, and ours."""
+        """Delete the locks of this run, oldest first: the newest one left is then always ours."""
         self._end.set()
         self._thread.join()
         with contextlib.suppress(LostLockError, OSError):
@@ -122,7 +122,7 @@ class Lock:
 
 @contextlib.contextmanager
 def locked(directory: Path) -> Iterator[Lock]:
-    """The run in `directory`, for this process alone; LockedError if it is somebody else's."""
+    """Lock the run in `directory` for this process; LockedError if another one has it."""
     lock = _take(directory)
     try:
         yield lock
@@ -131,7 +131,7 @@ def locked(directory: Path) -> Iterator[Lock]:
 
 
 def owner_of(directory: Path) -> Owner | None:
-    """Who is at work on the run, if somebody alive is."""
+    """The living owner of the run in `directory`, or None."""
     newest = _newest(directory)
     if newest is None:
         return None
@@ -153,7 +153,7 @@ def _take(directory: Path) -> Lock:
     newest = _newest(directory)
     try:
         owner = None if newest is None else _living_owner(newest)
-    except FileNotFoundError:  # a lock that ends while it is looked at: others may be quicker
+    except FileNotFoundError:  # released while we read it: another process may lock it first
         raise LockedError(f"run {directory.name} has changed hands just now") from None
     if owner is not None:
         raise LockedError(f"run {directory.name} is in the hands of {owner}")
@@ -161,7 +161,7 @@ def _take(directory: Path) -> Lock:
     path = directory / f"lock.{0 if newest is None else _number(newest) + 1}"
     with contextlib.suppress(FileExistsError):
         _appear(path, json.dumps(asdict(mine)))
-    # Not by whether it appeared: a server that answers twice says so of what is ours.
+    # An NFS server may answer twice and report our own lock as existing, so ask who owns it.
     lock = Lock(path, mine)
     try:
         lock.check()
@@ -169,19 +169,19 @@ def _take(directory: Path) -> Lock:
         lock.release()
         if isinstance(error, OSError):
             raise
-        raise LockedError(f"run {directory.name} was locked by somebody else just now") from None
+        raise LockedError(f"run {directory.name} was locked by another process just now") from None
     return lock
 
 
 def _appear(path: Path, text: str) -> None:
-    """A whole file at once, if there is none."""
+    """Create a complete file in one step; FileExistsError if there is one."""
     draft = path.with_name(f"lock.{uuid.uuid4().hex}.partial")
     try:
         draft.write_text(text)
         os.link(draft, path)
     except FileExistsError:
         raise
-    except OSError:  # a filesystem without links, or one that is full: the next line says which
+    except OSError:  # no links here, or a full disk, which then fails again below
         with path.open("x") as file:
             try:
                 file.write(text)
@@ -194,8 +194,8 @@ def _appear(path: Path, text: str) -> None:
 
 
 def _locks(directory: Path) -> list[Path]:
-    found = (path for path in directory.glob("lock.*") if path.suffix[1:].isdigit())
-    return sorted(found, key=_number)
+    locks = (path for path in directory.glob("lock.*") if path.suffix[1:].isdigit())
+    return sorted(locks, key=_number)
 
 
 def _number(path: Path) -> int:
@@ -208,7 +208,7 @@ def _newest(directory: Path) -> Path | None:
 
 
 def _read(path: Path) -> Owner | None:
-    """None if it cannot be understood, as when it is half written."""
+    """The owner that a lock names; None if it cannot be parsed, such as when half written."""
     try:
         return Owner(**json.loads(path.read_text()))
     except (ValueError, TypeError):
@@ -219,17 +219,17 @@ def _alive(owner: Owner | None, lock: Path) -> bool:
     if owner is not None and owner.machine == _machine():
         return _start_of(owner.pid) == owner.started
     if owner is not None and owner.job == _slurm_job() and owner.restarts < _restarts():
-        return False  # this very job, before SLURM started it again
+        return False  # this same job, before SLURM restarted it
     return _filesystem_time(lock.parent) - lock.stat().st_mtime < SILENCE
 
 
 def _filesystem_time(directory: Path) -> float:
-    """Now, by the clock that dates the files: the clocks of two machines may differ."""
+    """The present time of the file server's clock, which may differ from this machine's."""
     probe = directory / f"probe.{uuid.uuid4().hex}.partial"
     try:
         probe.touch()
         return probe.stat().st_mtime
-    except OSError:  # a place that cannot be written to can still be looked at
+    except OSError:  # a read-only folder
         return time.time()
     finally:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What is logged besides metrics.csv: to Weights & Biases, TensorBoard, or any of Lightning's."""
+"""Logging besides metrics.csv: Weights & Biases, TensorBoard or another of Lightning's loggers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,8 +11,10 @@ from coefdyn.runs.record import Record, Row
 
 
 class Loggers:
-    """The loggers of a run, from its first epoch to its record. Of several processes only the first
-    has any."""
+    """The loggers of a run, from its first epoch to its record.
+
+    Of several processes only the first has loggers.
+    """
 
     def __init__(
         self, makers: Sequence[Callable[..., Logger]], config: Config, directory: Path
@@ -28,18 +30,18 @@ class Loggers:
             logger.log_metrics(numbers, step=int(row["step"]))
 
     def end(self, record: Record | None) -> None:
-        """With every number of the record; None: the run has failed, or goes on another time."""
+        """Log every number of the record and close. None: the run failed, or resumes later."""
         for logger in self.all:
             if record is not None:
                 _summarize(logger, dict(_numbers(record)))
             logger.finalize("success" if record is not None else "failed")
-            if isinstance(logger, WandbLogger):  # or the process's next run would be logged to it
+            if isinstance(logger, WandbLogger):  # or the next run would be logged to it too
                 logger.experiment.finish(exit_code=0 if record is not None else 1)
         self.all = []
 
 
 def _made(make: Callable[..., Logger], config: Config, directory: Path) -> Logger:
-    """By the run's name for machines, which is the folder, and its name for people."""
+    """The logger, with the run_id as its version and a readable name where it takes one."""
     target = str((config.settings.logger or {}).get("_target_", ""))
     arguments: dict[str, Any] = {"save_dir": directory, "version": directory.name}
     if target.endswith("WandbLogger"):
@@ -53,15 +55,15 @@ def _made(make: Callable[..., Logger], config: Config, directory: Path) -> Logge
 
 
 def title(config: Config) -> str:
-    """What tells the run from others: its preset, the slots that are not the preset's own, task,
-    learning rate, seed."""
+    """A readable name of a run: preset, slots that differ from the preset's, task, learning rate
+    and seed."""
     choices, values = config.choices, config.values
-    named = [f"plugins=[{','.join(values['plugins'])}]"] if values["plugins"] else []
-    own = compose([f"model={choices['model']}", *named]).choices
+    plugins = [f"plugins=[{','.join(values['plugins'])}]"] if values["plugins"] else []
+    preset = compose([f"model={choices['model']}", *plugins]).choices
     slots = [
         f"{name.removeprefix('model/')}={value}"
         for name, value in choices.items()
-        if name.startswith("model/") and own.get(name) != value
+        if name.startswith("model/") and preset.get(name) != value
     ]
     lr = values["optimizer"].get("lr")
     return " ".join([choices["model"], *slots, choices["task"], f"lr={lr}",
@@ -69,10 +71,10 @@ def title(config: Config) -> str:
 
 
 def _numbers(record: Record) -> Mapping[str, float]:
-    found = {**record.metrics, "chance": record.chance, "parameters": record.parameters,
-             "epochs": record.epochs, "seconds": record.seconds.get("training")}  # fmt: skip
-    found |= {f"coefficients/{name}": value for name, value in (record.coefficients or {}).items()}
-    return {name: float(x) for name, x in found.items() if isinstance(x, int | float)}
+    values = {**record.metrics, "chance": record.chance, "parameters": record.parameters,
+              "epochs": record.epochs, "seconds": record.seconds.get("training")}  # fmt: skip
+    values |= {f"coefficients/{name}": value for name, value in (record.coefficients or {}).items()}
+    return {name: float(x) for name, x in values.items() if isinstance(x, int | float)}
 
 
 def _summarize(logger: Logger, numbers: dict[str, float]) -> None:

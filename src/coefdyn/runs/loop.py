@@ -1,5 +1,7 @@
-"""What training does in a step and at the end of an epoch: of one run, or of the members of a
-population, each of which has its own losses, tests and end."""
+"""Training, step by step and epoch by epoch, of one run or of the members of a population.
+
+Each member has its own losses, tests and end.
+"""
 
 import itertools
 import logging
@@ -20,23 +22,24 @@ from coefdyn.runs.record import SCHEMA, Row
 
 log = logging.getLogger(__name__)
 
-CHECK_EVERY = 50  # steps between two looks at the losses: on a GPU each look waits for it
+CHECK_EVERY = 50  # steps between two checks of the losses; each waits for the GPU
 
 
 class NobodyLeftError(Exception):
-    """All have ended, in the middle of an epoch."""
+    """All runs have ended in the middle of an epoch."""
 
 
 class Training(pl.LightningModule):
     """Cross-entropy on the scored targets, a schedule by step, a row of `history` per epoch.
 
-    `runs[i]` is the progress of the learner's row i. A run ends when it diverges, is taken over by
-    another process, or is good enough after an epoch; `ended` is then called with its number, and
-    the others go on unchanged. Accuracies are over the whole test set: micro, every scored target
-    counting alike, and macro, every class that occurs among the targets counting alike.
+    `runs[i]` is the progress of the learner's row i. A run ends when it diverges, when another
+    process takes it over, or when it is good enough after an epoch. Then `ended` is called with
+    its number, and the others continue unchanged. Accuracies are over the whole test set: in the
+    micro accuracy every scored target has the same weight, in the macro accuracy every class that
+    occurs among the targets.
     """
 
-    allow_zero_length_dataloader_with_multiple_devices = True  # of a short text
+    allow_zero_length_dataloader_with_multiple_devices = True  # a short text
 
     def __init__(
         self,
@@ -52,24 +55,24 @@ class Training(pl.LightningModule):
         ended: Callable[[int], None] | None = None,
     ) -> None:
         super().__init__()
-        self.model = learner.weights  # so that Lightning knows the parameters
+        self.model = learner.weights  # so that Lightning finds the parameters
         self.learner, self.runs, self.look, self.ended = learner, runs, look, ended
-        self.rows = list(range(len(runs)))  # that still learn
+        self.rows = list(range(len(runs)))  # of runs that still train
         self.make_optimizer = make_optimizer
-        # Lightning could count the steps, but would then start the data before a restart is known.
+        # Lightning could count the steps, but it would start the data before it loads a checkpoint.
         self.total_steps, self.warmup_steps = total_steps, trainer.warmup_steps
         self.test_every, self.stop_at = trainer.test_every, trainer.stop_at
         self.share_of_peak = SCHEDULES[trainer.schedule]
-        self.splits = splits  # what is looked at between epochs
+        self.splits = splits  # tested between epochs
         self.processes = processes
         self.started = 0.0
-        self.losses: list[Tensor] = []  # of the epoch's steps so far, each one per row
+        self.losses: list[Tensor] = []  # a tensor per step of the epoch, with a loss per row
         self.vocab_size = vocab_size
-        self.scores: dict[str, list[Scores]] = {}  # of each split and row
+        self.scores: dict[str, list[Scores]] = {}  # by split, one per row
 
     @property
     def left(self) -> list[Progress]:
-        """Those that still learn."""
+        """The runs that still train."""
         return [self.runs[row] for row in self.rows]
 
     def on_train_batch_start(self, batch: Any, index: int) -> None:
@@ -87,12 +90,12 @@ class Training(pl.LightningModule):
     def on_train_start(self) -> None:
         self.started = time.perf_counter()
         self._plan_test()
-        self.leave_good_enough()  # before a kill
+        self.leave_good_enough()  # runs that were good enough before a restart
 
     def on_train_epoch_start(self) -> None:
         self.started = time.perf_counter()
         self._plan_test()
-        self.losses = []  # not called when an epoch goes on after a restart
+        self.losses = []  # an epoch that resumes keeps its losses: this is not called
 
     def on_validation_start(self) -> None:
         self._check_losses()
@@ -112,8 +115,8 @@ class Training(pl.LightningModule):
         for row, epoch, test in zip(self.rows, self._epoch_rows(), tests, strict=True):
             loss = test[f"{self.splits[0]}/loss"]
             if loss <= LARGEST_LOSS:
-                followed = self.look(row) if self.look else {}
-                self.runs[row].history.append(epoch | test | followed)
+                statistics = self.look(row) if self.look else {}
+                self.runs[row].history.append(epoch | test | statistics)
             else:
                 lost[row] = (loss, self.global_step)
         self._lap("testing")
@@ -123,22 +126,22 @@ class Training(pl.LightningModule):
         for scores in itertools.chain(*self.scores.values()):
             self.processes.sum(scores.loss, scores.wanted, scores.right)
         rows: list[Row] = [{} for _ in self.rows]
-        for split, found in self.scores.items():
-            for row, scores in zip(rows, found, strict=True):
+        for split, of_rows in self.scores.items():
+            for row, scores in zip(rows, of_rows, strict=True):
                 row |= scores.row(split)
         return rows
 
     @torch.no_grad()
     def look_at(self, split: str, batches: Iterable[Any]) -> Row:
-        """Of a run alone: a split that plays no part in training, after it."""
+        """The scores of a run alone on a split that training does not use, after the training."""
         self.started = time.perf_counter()
         self.eval()
         self._begin_test([split])
         for batch in batches:
             self.learner.test(batch, self.rows, self.scores[split])
         self._lap("testing")
-        (found,) = self._test_rows()
-        return found
+        (scores,) = self._test_rows()
+        return scores
 
     def on_train_epoch_end(self) -> None:
         self._check_losses()
@@ -154,8 +157,11 @@ class Training(pl.LightningModule):
         gradient_clip_val: Any = None,
         gradient_clip_algorithm: Any = None,
     ) -> None:
-        """By hand, run by run. (And Lightning refuses to clip for fused optimizers in mixed
-        precision, which is about loss scaling, and bfloat16 has none.)"""
+        """Clip the gradient of each run by its own norm.
+
+        Lightning would also refuse to clip for a fused optimizer in mixed precision. Its reason is
+        loss scaling, which bfloat16 does not use.
+        """
         if gradient_clip_val is not None:
             for group in optimizer.param_groups:
                 nn.utils.clip_grad_norm_(group["params"], gradient_clip_val)
@@ -167,7 +173,7 @@ class Training(pl.LightningModule):
         return optimizer
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Of each that still learns, so that the parts of a checkpoint go together."""
+        """Add the progress of each run that still trains."""
         self._lap("training")
         losses = self._shared_losses().T.tolist()
         for run, own in zip(self.left, losses or [[]] * len(self.rows), strict=True):
@@ -176,13 +182,13 @@ class Training(pl.LightningModule):
         checkpoint["runs"] = [run.kept() for run in self.left]
 
     def on_load_checkpoint(self, checkpoint: Mapping[str, Any]) -> None:
-        for run, kept in zip(self.runs, checkpoint["runs"], strict=True):
-            run.restore(kept)
+        for run, progress in zip(self.runs, checkpoint["runs"], strict=True):
+            run.restore(progress)
         steps = zip(*(run.losses for run in self.runs), strict=True)
         self.losses = [torch.tensor(step, device=self.device) for step in steps]
 
     def leave_good_enough(self) -> None:
-        """At the end of an epoch, when their checkpoints are written."""
+        """End the runs that have reached `stop_at`. Called when their checkpoints are written."""
         self.leave(
             [row for row in self.rows if self.runs[row].reached(self.stop_at, self.splits[-1])]
         )
@@ -190,7 +196,7 @@ class Training(pl.LightningModule):
             self.trainer.should_stop = True
 
     def leave(self, gone: Iterable[int]) -> None:
-        """These learn no more."""
+        """End the runs with these rows."""
         gone = set(gone)
         stay = [place for place, row in enumerate(self.rows) if row not in gone]
         self.losses = [step[stay] for step in self.losses]
@@ -218,19 +224,19 @@ class Training(pl.LightningModule):
         ]
 
     def _lap(self, name: str) -> None:
-        """Time is shared out, so that the runs' add up to what passed."""
+        """Add the time since the last lap to `name`. The runs share it, so that it adds up."""
         now = time.perf_counter()
         for run in self.left:
             run.seconds[name] += (now - self.started) / len(self.rows)
         self.started = now
 
     def _plan_test(self) -> None:
-        """Lightning counts epochs between two tests; the last epoch has one in any case."""
+        """Test every `test_every` epochs, and in the last one."""
         last = self.current_epoch + 1 == self.trainer.max_epochs
         self.trainer.check_val_every_n_epoch = 1 if last else self.test_every
 
     def _shared_losses(self) -> Tensor:
-        """A line per step of the epoch so far, a column per run: the means over the processes."""
+        """The epoch's losses so far, averaged over processes: a line per step, a column per run."""
         if not self.losses:
             return torch.zeros(0, len(self.rows))
         losses = self.processes.mean(torch.stack(self.losses))

@@ -8,16 +8,16 @@ from torch import Tensor
 
 from coefdyn.tasks.task import IGNORE
 
-MANY = 2**20  # logits up to which those whose target does not count are computed too
-LARGEST = 2**25  # logits up to which they are computed at once, as in the MAD tasks
-CHUNK_LOGITS = 2**23  # of a chunk
+MANY = 2**20  # up to so many logits, those of unscored targets are computed too
+LARGEST = 2**25  # up to so many logits, all are computed at once, as in the MAD tasks
+CHUNK_LOGITS = 2**23  # logits of a chunk
 
 
 class _Chunked(torch.autograd.Function):
-    """Sum of -log softmax(x W^T)[target] over the targets that count.
+    """Sum of -log softmax(x W^T)[target] over the scored targets.
 
-    Gradients are computed along with the loss, chunk by chunk, and scaled when they are asked for:
-    the logits of one chunk are all that is ever held.
+    Gradients are computed together with the loss, chunk by chunk, and scaled in the backward pass.
+    So only the logits of one chunk are ever in memory.
     """
 
     @staticmethod
@@ -29,9 +29,9 @@ class _Chunked(torch.autograd.Function):
         size: int,
     ) -> Float[Tensor, ""]:
         total = x.new_zeros((), dtype=torch.float32)
-        wanted = any(ctx.needs_input_grad[:2])
-        grad_x = torch.empty_like(x) if wanted else None
-        grad_weight = torch.zeros_like(weight, dtype=torch.float32) if wanted else None
+        with_grad = any(ctx.needs_input_grad[:2])
+        grad_x = torch.empty_like(x) if with_grad else None
+        grad_weight = torch.zeros_like(weight, dtype=torch.float32) if with_grad else None
         for start in range(0, len(x), size):
             part, target = x[start : start + size], targets[start : start + size]
             log_p = (part @ weight.mT).float().log_softmax(-1)
@@ -53,7 +53,7 @@ class _Chunked(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        """Once: what was kept is scaled in place."""
+        """Scale the stored gradients in place, so this can run only once."""
         (grad_x, grad_weight), ctx.gradients = ctx.gradients, (None, None)
         grad_weight = grad_weight.mul_(grad).to(ctx.kind)
         return grad_x.mul_(grad.to(grad_x.dtype)), grad_weight, None, None
@@ -62,7 +62,7 @@ class _Chunked(torch.autograd.Function):
 def summed_cross_entropy(
     x: Float[Tensor, "b t d"], weight: Float[Tensor, "v d"], targets: Int64[Tensor, "b t"]
 ) -> Float[Tensor, ""]:
-    """Of next-token predictions x W^T, over all targets that count."""
+    """Cross-entropy of next-token predictions x W^T, summed over the scored targets."""
     if torch.is_autocast_enabled(x.device.type):
         kind = torch.get_autocast_dtype(x.device.type)
         x, weight = x.to(kind), weight.to(kind)

@@ -1,4 +1,4 @@
-"""The processes that share a run: one, or with trainer=ddp as many as torchrun or srun started."""
+"""The processes that train a run: one, or with trainer=ddp those that torchrun or srun started."""
 
 import atexit
 import os
@@ -29,11 +29,11 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """The one that writes."""
+        """Whether this is the process that writes files."""
         return self.rank == 0
 
     def sum(self, *tensors: Tensor) -> None:
-        """Each tensor over all processes, in place."""
+        """Sum each tensor over all processes, in place."""
         if self.world > 1:
             for tensor in tensors:
                 dist.all_reduce(tensor)
@@ -45,27 +45,27 @@ class Processes:
         return tensor
 
     def any(self, flag: bool, device: torch.device) -> bool:
-        """Whether it is so in any of the processes."""
+        """Whether `flag` is true in any of the processes."""
         if self.world == 1:
             return flag
-        found = torch.tensor(int(flag), device=device)
-        dist.all_reduce(found, dist.ReduceOp.MAX)
-        return bool(found.item())
+        flags = torch.tensor(int(flag), device=device)
+        dist.all_reduce(flags, dist.ReduceOp.MAX)
+        return bool(flags.item())
 
     def agree(self, find: Callable[[], T]) -> T:
-        """What the first one finds. If it fails, all fail."""
+        """The value of `find`, called in the first process only. If it fails there, all fail."""
         if self.world == 1:
             return find()
-        said: list[tuple[T | None, str | None]] = [(None, None)]
+        message: list[tuple[T | None, str | None]] = [(None, None)]
         try:
             if self.first:
-                said = [(find(), None)]
+                message = [(find(), None)]
         except Exception as error:
-            said = [(None, str(error))]
+            message = [(None, str(error))]
             raise
         finally:
-            dist.broadcast_object_list(said)
-        value, failure = said[0]
+            dist.broadcast_object_list(message)
+        value, failure = message[0]
         if failure is not None:
             raise ConfigError(failure)
         return cast(T, value)
@@ -75,29 +75,29 @@ ALONE = Processes()
 
 
 def environment(distributed: bool) -> ClusterEnvironment:
-    """Who started this process, for Lightning."""
+    """For Lightning: what started this process."""
     if not distributed:
-        return LightningEnvironment()  # nor its own handling of SLURM's signals
+        return LightningEnvironment()  # which leaves SLURM's signals to us
     if TorchElasticEnvironment.detect():
         return TorchElasticEnvironment()
     if "SLURM_PROCID" in os.environ and "SLURM_STEP_ID" in os.environ:
         try:
             return SLURMEnvironment(auto_requeue=False)
-        except RuntimeError as error:  # it does not take every way to ask for tasks
+        except RuntimeError as error:  # Lightning accepts only some options of srun
             raise ConfigError(" ".join(str(error).split())) from error
     raise ConfigError(
         "trainer.devices.strategy=ddp needs one process per device, all started alike: "
         "torchrun --nproc-per-node=N scripts/train.py ..., or srun python scripts/train.py ... in "
-        "a SLURM job; trainer=cuda or trainer=cpu is one process"
+        "a SLURM job; for one process use trainer=cuda or trainer=cpu"
     )
 
 
 def join(distributed: bool, accelerator: str) -> Processes:
-    """Meet the others; once per process."""
+    """Join the process group of the run, once per process."""
     if not distributed:
         return ALONE
-    found = environment(distributed)
-    rank, world, local = found.global_rank(), found.world_size(), found.local_rank()
+    cluster = environment(distributed)
+    rank, world, local = cluster.global_rank(), cluster.world_size(), cluster.local_rank()
     if accelerator == "cuda":
         if local >= torch.cuda.device_count():
             raise ConfigError(
@@ -106,13 +106,13 @@ def join(distributed: bool, accelerator: str) -> Processes:
             )
         torch.cuda.set_device(local)
     if not dist.is_initialized():
-        place = f"tcp://{found.main_address}:{found.main_port}"
-        if isinstance(found, TorchElasticEnvironment):
-            place = "env://"  # whose meeting point torchrun keeps
+        place = f"tcp://{cluster.main_address}:{cluster.main_port}"
+        if isinstance(cluster, TorchElasticEnvironment):
+            place = "env://"  # torchrun sets the address
         backend = "nccl" if accelerator == "cuda" else "gloo"
         dist.init_process_group(backend, place, rank=rank, world_size=world)
         atexit.register(dist.destroy_process_group)
-    if isinstance(found, TorchElasticEnvironment):
+    if isinstance(cluster, TorchElasticEnvironment):
         nodes = world // int(os.environ["LOCAL_WORLD_SIZE"])
     else:
         nodes = int(os.environ["SLURM_STEP_NUM_NODES"])
@@ -125,7 +125,7 @@ def join(distributed: bool, accelerator: str) -> Processes:
 
 
 def rank_here() -> int:
-    """The number of this process, before it has met the others; 0 if nobody started several."""
+    """The rank of this process, even before `join`; 0 if it was started alone."""
     for name in ("RANK", "SLURM_PROCID"):
         if name in os.environ:
             return int(os.environ[name])

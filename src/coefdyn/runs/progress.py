@@ -1,5 +1,7 @@
-"""What a run has so far, and what its losses and tests mean for it: the same for a run alone and
-for the members of a population."""
+"""The progress of a run, its learning rate schedules, and the sums that make its test scores.
+
+They are the same for a run alone and for a member of a population.
+"""
 
 import math
 from dataclasses import dataclass, field
@@ -12,8 +14,8 @@ from torch import Tensor
 from coefdyn.runs.lock import LostLockError
 from coefdyn.runs.record import Row
 
-# Beyond it, the mean probability of the targets is zero even in double precision. Norms can keep a
-# model that has lost all scale from ever showing a NaN.
+# A larger loss is a divergence: the mean probability of the targets is then zero even in double
+# precision. Waiting for a NaN is not enough, because norms can hide a model that has blown up.
 LARGEST_LOSS = 745.0
 KEPT = ("history", "losses", "seconds", "sessions", "initial")  # in checkpoints
 
@@ -27,7 +29,7 @@ def cosine(total: int, warmup: int, step: int) -> float:
 
 
 def constant(total: int, warmup: int, step: int) -> float:
-    """A linear rise, then the peak, whatever the number of steps."""
+    """The same for a constant rate: a linear rise, then the peak to the end."""
     del total
     return min(1.0, (step + 1) / warmup) if warmup else 1.0
 
@@ -37,37 +39,41 @@ SCHEDULES = {"cosine": cosine, "constant": constant}
 
 @dataclass
 class Progress:
-    """What a run has so far, besides its weights."""
+    """The state of a run besides its weights."""
 
     name: str
-    sessions: list[dict[str, Any]]  # which code ran where, the present one last
+    sessions: list[dict[str, Any]]  # code and machine of each session; the present one is last
     history: list[Row] = field(default_factory=list)  # a row per epoch
-    losses: list[float] = field(default_factory=list)  # of an epoch that a checkpoint interrupts
+    losses: list[float] = field(default_factory=list)  # of the steps of an unfinished epoch
     seconds: dict[str, float] = field(default_factory=lambda: {"training": 0.0, "testing": 0.0})
     initial: dict[str, Any] | None = None  # statistics of the coefficients before the first step
     diverged_at: int | None = None  # a step, counted from 1
     taken_over: LostLockError | None = None  # by another process
 
     def kept(self) -> dict[str, Any]:
+        """The part that goes into a checkpoint."""
         return {name: getattr(self, name) for name in KEPT}
 
     def restore(self, kept: dict[str, Any]) -> None:
-        """As a checkpoint has it; the present session comes after those before."""
+        """Take over the state of a checkpoint. The present session comes after earlier ones."""
         sessions = [*kept["sessions"], self.sessions[-1]]
         for name in KEPT:
             setattr(self, name, kept[name])
         self.sessions = sessions
 
     def reached(self, accuracy: float | None, split: str) -> bool:
-        """Whether its last test is good enough to stop."""
+        """Whether the last test on `split` has at least this accuracy; None is never reached."""
         name = f"{split}/accuracy"
         tests = [row[name] for row in self.history if name in row]
         return accuracy is not None and bool(tests) and tests[-1] >= accuracy
 
 
 class Scores:
-    """Sums over test batches: the loss, and per token how often it was wanted and how often rightly
-    guessed. (torchmetrics would count pairs of tokens, vocab_size^2 numbers.)"""
+    """Sums over test batches: the loss, and per token how often it was the target (`wanted`) and
+    how often it was then predicted (`right`).
+
+    torchmetrics would count pairs of tokens, which are vocab_size^2 numbers.
+    """
 
     def __init__(self, vocab_size: int, device: torch.device) -> None:
         self.loss = torch.zeros((), dtype=torch.float64, device=device)

@@ -1,4 +1,4 @@
-"""What remains of a run: the record that says everything about it, and how files are written."""
+"""The record of a run, record.json; and writing files so that they are never incomplete."""
 
 import contextlib
 import csv
@@ -27,12 +27,12 @@ SCHEMA = 2  # of records and checkpoints; version 0.1 had no number
 CHECKPOINT = "last.ckpt"
 VERSIONS = ("coefdyn", "torch", "lightning", "numpy", "hydra-core")
 
-Row = dict[str, Any]  # numbers; None where there is none
+Row = dict[str, Any]  # numbers by column; None where there is none
 
 
 @dataclass(frozen=True)
 class Record:
-    """Everything that is known of a finished run. Seconds are of all sessions together."""
+    """Everything that is known of a finished run. `seconds` are summed over all sessions."""
 
     schema: int
     run_id: str
@@ -61,24 +61,24 @@ class Record:
 
 
 class OtherSchemaError(ConfigError):
-    """A record of another version's layout."""
+    """A record written by a version with another schema."""
 
 
 def read_record(path: Path) -> Record | None:
     """The record at `path`, or None if there is none."""
     try:
-        found = json.loads(path.read_text())
+        content = json.loads(path.read_text())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"the record {path} cannot be read; delete it to train this run again"
         ) from error
-    return as_record(found, f"the record {path}")
+    return as_record(content, f"the record {path}")
 
 
 def as_record(found: Any, name: str) -> Record:
-    """Checked. `name`: how to speak of it."""
+    """The record with the JSON content `found`, checked. Errors call it `name`."""
     schema = found.get("schema", 0) if isinstance(found, dict) else None
     if schema != SCHEMA and schema is not None:
         raise OtherSchemaError(
@@ -92,18 +92,20 @@ def as_record(found: Any, name: str) -> Record:
 
 
 def write_record(path: Path, record: Record) -> None:
-    """Last of all, by rename: where there is a record, the run is finished."""
-    named = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
-    lines = [f"{json.dumps(key)}: {json.dumps(v, allow_nan=False)}" for key, v in named.items()]
+    """Write record.json by a rename, as the last file: a run with a record is finished."""
+    values = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+    lines = [f"{json.dumps(key)}: {json.dumps(v, allow_nan=False)}" for key, v in values.items()]
     with replacing(path) as file:
         file.write(("{\n" + ",\n".join(lines) + "\n}\n").encode())
         file.flush()
-        os.fsync(file.fileno())  # finished is finished, even if the power fails
+        os.fsync(file.fileno())  # so that a power failure cannot lose it
 
 
 def write_history(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """metrics.csv: a row per epoch. Rewritten as a whole, so that it never disagrees with the
-    checkpoint that a run resumes from."""
+    """Write metrics.csv, a row per epoch.
+
+    The whole file is rewritten, so that it agrees with the checkpoint that a run resumes from.
+    """
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)))
     writer.writeheader()
@@ -112,7 +114,7 @@ def write_history(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def columns(rows: Sequence[Row]) -> dict[str, list[float | int | None]]:
-    """Rows as lists per column, None where a row lacks it."""
+    """A list per column, with None where a row lacks the column."""
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}
 
@@ -124,7 +126,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file that takes the place of `path` when it is complete, or not at all."""
+    """Open a file that replaces `path` once it is complete. After an error `path` is unchanged."""
     partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}.partial")
     try:
         with partial.open("wb") as file:
@@ -135,7 +137,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def provenance(device: torch.device) -> dict[str, Any]:
-    """Which code ran, with which libraries, on what."""
+    """The code, the libraries and the device of a session."""
     versions = {name: importlib.metadata.version(name) for name in VERSIONS}
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
     return {
@@ -147,7 +149,7 @@ def provenance(device: torch.device) -> dict[str, Any]:
 
 @cache
 def digests() -> dict[str, str]:
-    """Of the code and of conf/ as they are on disk, whether or not git knows them."""
+    """Digests of the code and of conf/ as they are on disk, committed or not."""
     return {
         "code": _digest(PACKAGE, "*.py"),
         "conf": _digest(CONF, "*.yaml"),
@@ -163,8 +165,10 @@ def _digest(folder: Path, pattern: str) -> str:
 
 
 def _git() -> dict[str, Any]:
-    """The commit of our checkout, and whether code or configuration differ from it; nothing where
-    coefdyn is installed, perhaps inside the checkout of something else."""
+    """The commit of our checkout, and whether code or configuration differ from it.
+
+    Both are None for an installed coefdyn, which may lie inside the checkout of another project.
+    """
     root = CONF.resolve().parent
 
     def git(*arguments: str) -> str:

@@ -1,4 +1,4 @@
-"""One run, from a configuration to its record: what every way of launching calls."""
+"""One run, from a configuration to its record. Every way to start a run ends up here."""
 
 import contextlib
 import dataclasses
@@ -42,13 +42,13 @@ from coefdyn.runs.trainer import autocast, lightning_trainer
 
 log = logging.getLogger(__name__)
 
-STATISTICS_SEQUENCES, STATISTICS_TOKENS = 64, 2**15  # at most
+STATISTICS_SEQUENCES, STATISTICS_TOKENS = 64, 2**15  # largest sample for the statistics
 
 
 def run_one(config: Config) -> Record:
-    """Train, test, look at the coefficients, write the record; or find it already written.
+    """Train, test, measure the coefficients and write the record; or read a record that exists.
 
-    With trainer=ddp each of the processes calls it, and the first one writes.
+    With trainer=ddp each of the processes calls this, and the first one writes.
     """
     if (recorded := already_recorded(config)) is not None:
         return recorded
@@ -77,16 +77,17 @@ def run_one(config: Config) -> Record:
 
 @dataclass
 class Job:
-    """A run under way."""
+    """A run that is being trained."""
 
     setup: Setup
     directory: Path
     progress: Progress
-    lock: Lock | None = None  # only the first of several processes has it
+    lock: Lock | None = None  # of several processes only the first has one
     loggers: Loggers | None = None
 
 
 def begin(setup: Setup) -> Job:
+    """A job with no progress yet. Nothing is written."""
     session = provenance(setup.device)
     if setup.processes.world > 1:
         session["device"]["processes"] = setup.processes.world
@@ -95,10 +96,10 @@ def begin(setup: Setup) -> Job:
 
 
 def take(job: Job, held: contextlib.ExitStack) -> Record | None:
-    """Lock the run and open its directory, or give its record: somebody may just have written it.
+    """Lock the run and prepare its directory; or return its record, if another process wrote one.
 
-    A run that is to be trained again does not start from its checkpoint. Its record goes last: as
-    long as it is there, the run is the finished one.
+    With force=true the checkpoint is removed, then the record: while there is a record, the run is
+    finished.
     """
     directory, config = job.directory, job.setup.config
     job.lock = held.enter_context(locked(directory))
@@ -106,19 +107,19 @@ def take(job: Job, held: contextlib.ExitStack) -> Record | None:
     if recorded is not None and not config.settings.force:
         return recorded
     directory.mkdir(parents=True, exist_ok=True)
-    for leftover in directory.glob("*.partial"):  # of a process that was killed
+    for leftover in directory.glob("*.partial"):  # from a process that was killed
         if not leftover.name.startswith(("lock.", "probe.")) or _is_old(leftover):
             leftover.unlink(missing_ok=True)
     write_atomically(directory / "config.yaml", as_yaml(config.values))
     (directory / "error.txt").unlink(missing_ok=True)
-    if (directory / "record.json").exists():  # it may be in the archive alone
+    if (directory / "record.json").exists():  # an archived run may have none here
         (directory / CHECKPOINT).unlink(missing_ok=True)
         (directory / "record.json").replace(directory / "record.old.json")
     return None
 
 
 def leave(job: Job, record: Record) -> Record:
-    """Write the record, unless somebody else has taken over, and clear up."""
+    """Write the record and clean up; LostLockError if another process has taken over."""
     assert job.lock is not None
     job.lock.check()
     write_record(job.directory / "record.json", record)
@@ -128,7 +129,7 @@ def leave(job: Job, record: Record) -> Record:
 
 
 def _is_old(path: Path) -> bool:
-    """Others look at a run in passing, and take a moment for it."""
+    """Whether a file is older than an hour. Another process may still need a younger one."""
     try:
         return time.time() - path.stat().st_mtime > 3600
     except OSError:
@@ -136,7 +137,7 @@ def _is_old(path: Path) -> bool:
 
 
 def _train(job: Job) -> Record | None:
-    """The record, which only the first of several processes has."""
+    """Train one run. Returns its record; of several processes only the first gets one."""
     setup, first = job.setup, job.setup.processes.first
     model, devices = setup.model, setup.trainer.devices
     model.recompute = devices.recompute
@@ -171,8 +172,10 @@ def fit(
     test: Any,
     ended: Callable[[Training, int], None] | None = None,
 ) -> Training:
-    """Train jobs that are equally far, each a row of the learner. Their progress says how they
-    ended; `ended` is called when one does before the others."""
+    """Train jobs that have done equally many steps, each a row of the learner.
+
+    The progress of each job says how it ended. `ended` is called when one ends before the others.
+    """
     setup, directories = jobs[0].setup, [job.directory for job in jobs]
     config, trainer, processes = setup.config, setup.trainer, setup.processes
 
@@ -212,25 +215,25 @@ def fit(
         raise KeyboardInterrupt from None
     finally:
         keep.close()
-    return module.to(setup.device)  # Lightning takes it back
+    return module.to(setup.device)  # Lightning has moved it to the CPU
 
 
 @torch.no_grad()
 def _follow(setup: Setup, model: SequenceModel) -> dict[str, Any]:
-    """Statistics of the coefficients through training, of a few test sequences."""
+    """Statistics of the coefficients on a few test sequences, to follow them through training."""
     if not mixers_of(model):
         return {}
     training = model.training
     sample = torch.from_numpy(setup.data.sample(FEW)).to(setup.device)
-    found = brief_statistics(model.to(setup.device).eval(), sample)
+    statistics = brief_statistics(model.to(setup.device).eval(), sample)
     model.train(training)
-    return found
+    return statistics
 
 
 def make_record(
     job: Job, module: Training, population: dict[str, Any] | None = None
 ) -> Record | None:
-    """With the statistics of the job's model as it is now; all processes must ask for it."""
+    """The record of a job, with statistics of its present model. All processes must call it."""
     setup, run, model = job.setup, job.progress, job.setup.model
     if setup.processes.first:
         write_history(job.directory / "metrics.csv", run.history)

@@ -1,4 +1,4 @@
-"""Everything that a wrong configuration can spoil, done before anything is written."""
+"""Preparing a run: whatever a wrong configuration breaks fails here, before a file is written."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ from coefdyn.runs.processes import ALONE, Processes, join
 from coefdyn.runs.trainer import autocast, check_devices
 from coefdyn.tasks.task import Task
 
-TEST_TOKENS = 2**13  # per test batch, or as many sequences as a training batch has
+TEST_TOKENS = 2**13  # per test batch, which has at least as many sequences as a training batch
 DEFAULT_THREADS = torch.get_num_threads()
-# Tokens of a batch times parameters up to which a second thread does not pay (measured: steps take
-# 0.97 to 1.4 of the time with two below it, 0.7 to 1.0 above it), and on a busy machine costs.
+# Batch tokens times parameters. Up to this size a second thread does not pay. Measured: with two
+# threads a step takes 0.97 to 1.4 of the time below this size, and 0.7 to 1.0 above it.
 ONE_THREAD = 2**27
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What a run needs besides a place for its results: made before anything is written."""
+    """Everything a run needs besides a folder for its results."""
 
     config: Config
     task: Task
@@ -53,7 +53,7 @@ class Setup:
 
 
 def set_up(config: Config) -> Setup:
-    """Everything that a wrong configuration can spoil."""
+    """Build and try everything a run needs; ConfigError if the configuration is wrong."""
     try:
         settings = config.settings
         devices = settings.trainer.devices
@@ -78,7 +78,7 @@ def set_up(config: Config) -> Setup:
 
 
 def _threads(model: SequenceModel, trainer: Trainer, task: Task) -> int:
-    """For a model of this size, where nobody has chosen."""
+    """The default number of threads for a model of this size."""
     tokens = trainer.batch_size * task.length
     work = tokens * sum(parameter.numel() for parameter in model.parameters())
     return 1 if work <= ONE_THREAD else DEFAULT_THREADS
@@ -93,8 +93,10 @@ def _training_batches(
 
 
 def _try(model: SequenceModel, inputs: torch.Tensor, trainer: Trainer) -> None:
-    """One sequence through the model: on a CPU, or where a kernel was asked for by name, as the
-    run will do it, and back."""
+    """Pass one sequence through the model on the CPU.
+
+    If the backend is a kernel, the pass is forward and backward, on the device of the run.
+    """
     name = next((mixer.backend for mixer in mixers_of(model)), "")
     if name not in ADAPTERS:
         with torch.no_grad():
@@ -106,7 +108,7 @@ def _try(model: SequenceModel, inputs: torch.Tensor, trainer: Trainer) -> None:
             model.to(device)(inputs.to(device)).sum().backward()
     except ValueError:
         raise
-    except Exception as error:  # whatever a package may raise
+    except Exception as error:  # a package may raise anything
         message = one_sentence(error)
         raise ConfigError(f"model.backend={name} fails here: {message}; use auto") from error
     model.zero_grad()

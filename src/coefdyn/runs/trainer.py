@@ -1,4 +1,4 @@
-"""How a run is carried out: Lightning's Trainer made from the `trainer` section."""
+"""Lightning's Trainer, made from the `trainer` section of the configuration."""
 
 import logging
 import warnings
@@ -20,7 +20,7 @@ PRECISIONS = {"fp32": "32-true", "bf16-mixed": "bf16-mixed"}
 
 
 def autocast(trainer: Trainer, device: torch.device) -> torch.autocast:
-    """What Lightning computes in, for what is computed without it."""
+    """The precision of Lightning's Trainer, for computations outside of it."""
     return torch.autocast(device.type, torch.bfloat16, enabled=trainer.precision == "bf16-mixed")
 
 
@@ -36,12 +36,12 @@ def lightning_trainer(
     directory: Path,
     processes: Processes = ALONE,
 ) -> pl.Trainer:
-    """Lightning's Trainer: our checkpoints and metrics file instead of its own."""
+    """Lightning's Trainer, with our checkpoints and metrics.csv instead of its own."""
     devices = trainer.devices
     bar = [Bar()] if processes.first and is_watched() else []
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     with warnings.catch_warnings():
-        # It advises to use a GPU that is there; trainer=cpu has been asked for.
+        # Lightning advises to use a free GPU, but the user chose trainer=cpu.
         warnings.filterwarnings("ignore", message="GPU available but not used")
         return pl.Trainer(
             accelerator=devices.accelerator,

@@ -1,7 +1,7 @@
-"""The local pool: runs shared out to worker processes, each of which imports once.
+"""The local pool: worker processes on this machine train the runs of a sweep.
 
-A worker that dies, even by kill -9, is replaced, and its run goes on from its checkpoint. Runs that
-another pool or job has locked are waited for: two machines can work on one sweep.
+A worker that dies, even by kill -9, is replaced, and its run resumes from its checkpoint. The pool
+waits for runs that another pool or job has locked, so two machines can work on one sweep.
 """
 
 import contextlib
@@ -27,17 +27,17 @@ from coefdyn.sweeps.progress import Progress
 from coefdyn.sweeps.state import unfinished, write_error
 from coefdyn.sweeps.worker import Outcome, attempt, shares
 
-PATIENCE = 3  # deaths of a worker at the same place of a run, or before its first
-POLL = 1.0  # seconds between two looks at the workers
-LOOK = 5.0  # seconds between two looks at what others do
+PATIENCE = 3  # deaths of workers at the same checkpoint of a run, or before their first run
+POLL = 1.0  # seconds to wait for messages of workers
+LOOK = 5.0  # seconds between two checks of runs that others have locked
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 NO_RUN = ("", 0)
-TIRED = 75  # exit code of a worker that wants to be replaced
+TIRED = 75  # exit code of a worker that asks to be replaced
 SECONDS_TO_SAVE = 60.0  # for workers that are asked to end
 
 
 class StoppedError(Exception):
-    """The user, or the system, asked to end."""
+    """A signal of the user or the system asked to end."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -50,8 +50,10 @@ def run_all(
     progress: Progress,
     seconds_to_save: float = SECONDS_TO_SAVE,
 ) -> None:
-    """Do every run; what came of each is in its folder. Asked to end, workers are given
-    `seconds_to_save`."""
+    """Train every run. Each leaves a record or an error in its folder.
+
+    When asked to end, workers get `seconds_to_save` for their checkpoints.
+    """
     queue = deque(shares(runs))
     pool = _Pool(queue, progress, seconds_to_save=seconds_to_save)
     with _stopped_by_signals():
@@ -69,7 +71,7 @@ class _Worker:
     process: mp.process.BaseProcess
     connection: Connection
     ready: bool = False
-    share: tuple[PlannedRun, ...] = ()  # what it is at
+    share: tuple[PlannedRun, ...] = ()  # the runs that it is training
     since: float = 0.0
 
 
@@ -77,7 +79,7 @@ class _Worker:
 class _Pool:
     queue: deque[tuple[PlannedRun, ...]]
     progress: Progress
-    waiting: list[PlannedRun] = field(default_factory=list)  # locked by somebody else
+    waiting: list[PlannedRun] = field(default_factory=list)  # locked by other processes
     workers: list[_Worker] = field(default_factory=list)
     deaths: Counter[tuple[str, int]] = field(default_factory=Counter)
     jobs: int = 0
@@ -97,11 +99,11 @@ class _Pool:
         return _Worker(number, process, ours)
 
     def turn(self) -> None:
-        """Give idle workers something to do, and hear what the others have done."""
+        """Give work to idle workers, and take the outcomes of the others."""
         for worker in self.workers:
             if worker.ready and not worker.share and self.queue:
                 worker.share, worker.since = self.queue.popleft(), time.monotonic()
-                with contextlib.suppress(OSError):  # it is dead; its end of the pipe says so below
+                with contextlib.suppress(OSError):  # it is dead, which recv below notices
                     worker.connection.send(worker.share)
         self.progress.show({w.number: (w.share, w.since) for w in self.workers if w.share})
         for connection in wait([w.connection for w in self.workers], timeout=POLL):
@@ -115,11 +117,12 @@ class _Pool:
         if self.waiting and time.monotonic() - self.looked >= LOOK:
             self.looked = time.monotonic()
             free = [run for run in self.waiting if not _is_locked(run)]
-            self.queue.extend(shares(free))  # or finished by now
+            self.queue.extend(shares(free))  # those that others finished are only read
             self.waiting = [run for run in self.waiting if run not in free]
 
     def _hear(self, worker: _Worker, outcomes: list[Outcome] | None) -> None:
-        if outcomes is None:  # its imports are done
+        """Take a worker's message: None after its imports, then the outcomes of its runs."""
+        if outcomes is None:
             worker.ready = True
             self.deaths.pop(NO_RUN, None)
             return
@@ -132,6 +135,7 @@ class _Pool:
                 self.progress.finished(run, outcome, seconds)
 
     def _bury(self, worker: _Worker) -> None:
+        """Replace a dead worker. Its runs go back to the queue, or fail if that happens often."""
         worker.process.join(SECONDS_TO_SAVE)
         worker.process.kill()
         worker.process.join()
@@ -149,15 +153,15 @@ class _Pool:
                 with contextlib.suppress(OSError):
                     write_error(run.folder, how + hint)
                 self.progress.finished(run, Outcome("failed", how + hint), 0.0)
-            if len(lost) < len(share):  # whoever takes these finds their records
+            if len(lost) < len(share):  # the next worker reads their records
                 self.queue.appendleft(tuple(run for run in share if run not in lost))
         elif share:
             self.queue.appendleft(share)
         self.workers[self.workers.index(worker)] = self._new_worker(worker.number)
 
     def end(self) -> None:
-        """Workers at work save what they have; the others just end."""
-        for number in SIGNALS:  # a second one must not take the place of the first
+        """End all workers; those that are training save first."""
+        for number in SIGNALS:  # a second signal must not interrupt this
             signal.signal(number, signal.SIG_IGN)
         for worker in self.workers:
             if worker.share:
@@ -184,21 +188,21 @@ def _saved_at(run: PlannedRun) -> int:
 
 
 def cores() -> int:
-    """Ours to use: SLURM may have given fewer than the machine lets us see."""
+    """The number of cores to use. SLURM may have given fewer than the machine shows."""
     if os.environ.get("SLURM_CPUS_PER_TASK", "").isdigit():
         return int(os.environ["SLURM_CPUS_PER_TASK"])
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _threads(jobs: int) -> int:
-    """Of a worker."""
-    given = os.environ.get("OMP_NUM_THREADS", "")
-    return int(given) if given.isdigit() else max(1, cores() // jobs)
+    """The threads of a worker: OMP_NUM_THREADS, or its share of the cores."""
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    return int(threads) if threads.isdigit() else max(1, cores() // jobs)
 
 
 @contextlib.contextmanager
 def _environment(number: int, jobs: int) -> Iterator[None]:
-    """What a worker inherits: its share of the cores, and one of the GPUs if there are several."""
+    """Set the environment for a new worker: its share of the cores, and one of several GPUs."""
     before = dict(os.environ)
     os.environ.setdefault("OMP_NUM_THREADS", str(_threads(jobs)))
     gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
@@ -215,8 +219,10 @@ def _environment(number: int, jobs: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _deaf_to_interrupts() -> Iterator[None]:
-    """What starts here ignores Ctrl-C from its first moment: the pool hears it, and asks by
-    SIGTERM."""
+    """Let a process that starts here ignore Ctrl-C from its first moment.
+
+    The pool gets the Ctrl-C and ends its workers by SIGTERM.
+    """
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
@@ -226,6 +232,8 @@ def _deaf_to_interrupts() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _stopped_by_signals() -> Iterator[None]:
+    """Turn signals into StoppedError."""
+
     def stop(number: int, _: Any) -> None:
         raise StoppedError(number)
 
@@ -238,7 +246,7 @@ def _stopped_by_signals() -> Iterator[None]:
 
 
 def _work(connection: Connection) -> None:
-    """A worker's life: runs come in, outcomes go out, until the pipe is closed."""
+    """The main function of a worker: receive runs and send outcomes until the pipe is closed."""
     threading.Thread(target=_end_with_the_pool, daemon=True).start()
     prepare_process()
     with contextlib.suppress(EOFError, OSError):
@@ -247,7 +255,7 @@ def _work(connection: Connection) -> None:
             outcomes = attempt(connection.recv())
             connection.send(outcomes)
             if any(outcome.end == "failed" for outcome in outcomes) and torch.cuda.is_initialized():
-                sys.exit(TIRED)  # an error on a GPU may have spoilt it for this process
+                sys.exit(TIRED)  # after an error on a GPU this process may not be able to use it
 
 
 def _end_with_the_pool() -> None:
@@ -258,7 +266,7 @@ def _end_with_the_pool() -> None:
 
 
 def prepare_process() -> None:
-    """What a process that trains does once: imports, and silence of what the record says."""
+    """Prepare a process for training: import everything, and silence messages."""
     import logging
     import warnings
 

@@ -1,4 +1,4 @@
-"""What a person sees of a sweep that runs: a live table, or lines where there is no terminal."""
+"""The display of a running sweep: a live table, or lines where there is no terminal."""
 
 import contextlib
 import time
@@ -16,11 +16,11 @@ from coefdyn.config.grid import PlannedRun, differences
 from coefdyn.sweeps.state import epochs
 from coefdyn.sweeps.worker import Outcome
 
-REFRESH = 1.0  # seconds
+REFRESH = 1.0  # seconds between updates
 
 
 class Progress:
-    """Of `todo` runs, on stderr: stdout is for results."""
+    """Shows the progress of the runs `todo` on stderr, because stdout is for results."""
 
     def __init__(
         self, todo: Sequence[PlannedRun], jobs: int, console: Console | None = None
@@ -46,6 +46,7 @@ class Progress:
             self.live.stop()
 
     def finished(self, run: PlannedRun, outcome: Outcome, seconds: float) -> None:
+        """Count a run that has ended, and print a line about it."""
         self.counts[outcome.end] += 1
         self.left.remove(_kind(run))
         if outcome.end != "failed":
@@ -55,12 +56,12 @@ class Progress:
         number = sum(self.counts.values())
         line = f"{number}/{self.total} {run.run_id} {outcome.text}, {seconds:.0f} s: "
         text = line + self.points[run.run_id]
-        text += "" if self.live.is_started else self._eta()  # which the table shows
-        with contextlib.suppress(OSError):  # a full disk under a log must not stop the sweep
+        text += "" if self.live.is_started else self._eta()  # the table shows it
+        with contextlib.suppress(OSError):  # a full disk must not stop the sweep
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def show(self, busy: Mapping[int, tuple[Sequence[PlannedRun], float]]) -> None:
-        """`busy`: what each worker is at, and since when."""
+        """Update the table. `busy` has each worker's runs and when it began them."""
         if not self.live.is_started or time.monotonic() - self.shown < REFRESH:
             return
         self.shown = time.monotonic()
@@ -74,21 +75,21 @@ class Progress:
             table.add_row(*map(Text, cells))
         number = sum(self.counts.values())
         counts = ", ".join(f"{count} {name}" for name, count in self.counts.items())
-        gone = _duration(self.shown - self.started)
-        line = Text(f"{number} of {self.total}: {counts}; {gone} gone{self._eta()}")
+        elapsed = _duration(self.shown - self.started)
+        line = Text(f"{number} of {self.total}: {counts}; {elapsed} gone{self._eta()}")
         failure = [Text(self.last_failure, style="red")] if self.last_failure else []
-        bar = Padding(ProgressBar(total=self.total, completed=number), 0)  # for its end of line
+        bar = Padding(ProgressBar(total=self.total, completed=number), 0)  # adds an end of line
         with contextlib.suppress(OSError):
             self.live.update(Group(table, bar, line, *failure), refresh=True)
 
     def _eta(self) -> str:
-        """Runs of one task take about as long as each other; of others, the mean has to do."""
+        """The estimated time left: each run takes the mean of its task, or of all runs so far."""
         known = [second for kind in self.seconds.values() for second in kind]
         if not known or not self.left:
             return ""
         mean = {kind: sum(times) / len(times) for kind, times in self.seconds.items()}
-        left = sum(mean.get(kind, sum(known) / len(known)) for kind in self.left)
-        return f", about {_duration(left / min(self.jobs, len(self.left)))} left"
+        seconds = sum(mean.get(kind, sum(known) / len(known)) for kind in self.left)
+        return f", about {_duration(seconds / min(self.jobs, len(self.left)))} left"
 
 
 def _kind(run: PlannedRun) -> str:

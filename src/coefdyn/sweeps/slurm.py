@@ -1,7 +1,7 @@
-"""Runs as SLURM job arrays: submit and leave.
+"""Runs as SLURM job arrays.
 
-A submission freezes the missing runs in a manifest, so that later edits of conf/ change nothing of
-what is queued. Each job of the array does `pack` of them, in the same pool as on one machine.
+A submission writes the missing runs to a manifest, so that later edits of conf/ do not change
+queued runs. Each job of the array trains `pack` of them, in the same pool as on one machine.
 """
 
 import hashlib
@@ -28,12 +28,12 @@ from coefdyn.sweeps.pool import StoppedError, run_all
 from coefdyn.sweeps.progress import Progress
 from coefdyn.sweeps.state import unfinished
 
-DEFAULT_MAX_ARRAY = 1001  # SLURM's own
-ANY_CODE = "any_code"  # beside a manifest: its runs may be done by other code than submitted them
+DEFAULT_MAX_ARRAY = 1001  # SLURM's default
+ANY_CODE = "any_code"  # a file beside a manifest: its runs may be trained by newer code
 
 
 def options_of_sbatch(slurm: Slurm) -> list[str]:
-    chosen = {
+    values = {
         "partition": slurm.partition,
         "account": slurm.account,
         "time": slurm.time,
@@ -42,12 +42,12 @@ def options_of_sbatch(slurm: Slurm) -> list[str]:
         "gpus": slurm.gpus,
         "signal": f"B:USR1@{slurm.grace}",
     }
-    given = [f"--{name}={value}" for name, value in chosen.items() if value is not None]
-    return [*given, *map(str, slurm.extra)]
+    options = [f"--{name}={value}" for name, value in values.items() if value is not None]
+    return [*options, *map(str, slurm.extra)]
 
 
 def submit(runs: Sequence[PlannedRun], name: str, slurm: Slurm) -> str:
-    """Queue the runs that are not queued yet; says what was done."""
+    """Queue the runs that are not queued yet. Returns a message for the user."""
     if not shutil.which("sbatch"):
         raise ConfigError(
             "sbatch is not on this machine; submit from a login node of the cluster, or use "
@@ -68,7 +68,7 @@ def submit(runs: Sequence[PlannedRun], name: str, slurm: Slurm) -> str:
             f"paths.results={results_of(fresh[0])} cannot be written to: {error.strerror}"
         ) from error
     jobs = -(-len(fresh) // slurm.pack)
-    ids: dict[str, int] = {}  # array -> its first job among all
+    ids: dict[str, int] = {}  # array id: number of its first job
     for first in range(0, jobs, _max_array()):
         size = min(_max_array(), jobs - first)
         ids[_sbatch(directory, name, first, size, slurm)] = first
@@ -80,11 +80,11 @@ def submit(runs: Sequence[PlannedRun], name: str, slurm: Slurm) -> str:
 
 
 def _sbatch(directory: Path, name: str, first: int, size: int, slurm: Slurm) -> str:
-    """Queue an array of `size` jobs, the first of which is number `first` of the manifest."""
+    """Queue an array of `size` jobs, which begins with job number `first`. Returns its id."""
     script = directory / f"jobs-{first}.sh"
     command = [sys.executable, "-m", "coefdyn.sweeps.slurm", str(directory / "manifest.json")]
     numbers = [str(n) for n in (first, slurm.pack, slurm.jobs, slurm.grace)]
-    # exec: the signals that SLURM sends to the script reach the process that knows what to do.
+    # exec, so that the signals that SLURM sends to the script reach Python.
     script.write_text(f"#!/bin/bash\nexec {shlex.join([*command, *numbers])}\n")
     limit = f"%{slurm.max_parallel}" if slurm.max_parallel else ""
     arguments = [
@@ -92,7 +92,7 @@ def _sbatch(directory: Path, name: str, first: int, size: int, slurm: Slurm) -> 
         "--parsable",
         f"--job-name={name}",
         f"--chdir={Path.cwd()}",
-        # %a and %A are SLURM's; a % in our own path is doubled
+        # SLURM replaces %A and %a; a % in our own path is doubled
         f"--output={str(directory).replace('%', '%%')}/%A_%a.log",
         "--open-mode=append",
         "--requeue",
@@ -107,7 +107,7 @@ def _sbatch(directory: Path, name: str, first: int, size: int, slurm: Slurm) -> 
 
 
 def _max_array() -> int:
-    """The cluster's limit on indices of an array."""
+    """The largest number of jobs that the cluster allows in an array."""
     done = subprocess.run(
         ["scontrol", "show", "config"], capture_output=True, text=True, check=False
     )
@@ -119,7 +119,7 @@ def _max_array() -> int:
 
 
 def _queued(place: Path) -> set[str]:
-    """Names of the runs in submissions from here that SLURM has not done with."""
+    """The run_ids of submissions in `place` that are still queued or running."""
     names: set[str] = set()
     for file in place.glob("*/jobs.json"):
         try:
@@ -127,7 +127,7 @@ def _queued(place: Path) -> set[str]:
             frozen = json.loads((file.parent / "manifest.json").read_text())["runs"]
             runs = [run["run_id"] for run in frozen]
             arrays, pack = submitted["arrays"], submitted["pack"]
-        except (OSError, ValueError, KeyError, TypeError):  # no submission any more
+        except (OSError, ValueError, KeyError, TypeError):  # an incomplete or deleted submission
             continue
         for array, first in arrays.items():
             for index in _indices(array):
@@ -136,14 +136,14 @@ def _queued(place: Path) -> set[str]:
 
 
 def _indices(array: str) -> list[int]:
-    """Of the jobs of an array that are queued or run."""
+    """The indices of the jobs of an array that are queued or running."""
     done = subprocess.run(
         ["squeue", "--noheader", "--array", "--job", array, "--format=%K"],
         capture_output=True,
         text=True,
         check=False,
     )
-    over = "invalid job id" in done.stderr.lower()  # long over, and forgotten
+    over = "invalid job id" in done.stderr.lower()  # SLURM forgets jobs that ended long ago
     if done.returncode and not over:
         why = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
         raise ConfigError(f"squeue does not say what is queued ({why}); try again")
@@ -151,17 +151,19 @@ def _indices(array: str) -> list[int]:
 
 
 def _share(items: Sequence[Any], job: int, pack: int) -> Sequence[Any]:
+    """The items of job number `job`."""
     return items[job * pack : (job + 1) * pack]
 
 
 def write_manifest(path: Path, runs: Sequence[PlannedRun]) -> None:
+    """Write runs with a digest of them and of the code."""
     frozen = [_frozen(run) for run in runs]
     about = {"digest": _digest(frozen), "code": digests()["code"]}
     write_atomically(path, json.dumps(about | {"runs": frozen}))
 
 
 def _frozen(run: PlannedRun) -> dict[str, Any]:
-    """A run whose results are where they are, wherever a job starts."""
+    """A run as plain values. Its results folder is absolute, so a job may start anywhere."""
     paths = {**run.values["paths"], "results": str(results_of(run).resolve())}
     return {**asdict(run), "point": list(run.point), "values": {**run.values, "paths": paths}}
 
@@ -171,11 +173,11 @@ def results_of(run: PlannedRun) -> Path:
 
 
 def read_manifest(path: Path) -> list[PlannedRun]:
-    """The runs of a manifest, if it is as it was written."""
+    """The runs of a manifest; ConfigError if it or the code has changed since the submission."""
     try:
-        found: Mapping[str, Any] = json.loads(path.read_text())
-        runs = [PlannedRun(**{**run, "point": tuple(run["point"])}) for run in found["runs"]]
-        same, code = _digest(found["runs"]) == found["digest"], found["code"]
+        manifest: Mapping[str, Any] = json.loads(path.read_text())
+        runs = [PlannedRun(**{**run, "point": tuple(run["point"])}) for run in manifest["runs"]]
+        same, code = _digest(manifest["runs"]) == manifest["digest"], manifest["code"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(
             f"the manifest {path} cannot be read; submit again, which sends what is missing"
@@ -198,7 +200,7 @@ def _digest(runs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """One job of an array. Exit code: 0 if all its runs are recorded, 1 if not."""
+    """Train the runs of one job of an array. Exit code: 0 if all are recorded, 1 if not."""
     path, first, pack, jobs, grace = Path(arguments[0]), *map(int, arguments[1:])
     index = int(os.environ.get("SLURM_ARRAY_TASK_ID", 0))
     share = _share(read_manifest(path), first + index, pack)
@@ -217,7 +219,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _requeue() -> None:
-    """Time is nearly up: the rest in another turn."""
+    """Queue this job again, because its time is nearly over."""
     job = os.environ["SLURM_JOB_ID"]
     if "SLURM_ARRAY_TASK_ID" in os.environ:
         job = f"{os.environ['SLURM_ARRAY_JOB_ID']}_{os.environ['SLURM_ARRAY_TASK_ID']}"

@@ -1,4 +1,4 @@
-"""What is known of runs from the files they leave."""
+"""The state of runs, read from the files in their folders."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,10 +14,10 @@ STATES: tuple[State, ...] = ("done", "diverged", "failed", "missing")
 
 
 def state(folder: Path) -> State:
-    """done and diverged have a record; failed left an error instead; missing is all the rest."""
+    """A run with a record is done or diverged; one with an error failed; any other is missing."""
     try:
         record = record_of(folder)
-    except ConfigError:  # whoever does the run says why, and the others go on
+    except ConfigError:  # an unreadable record; training the run reports why
         return "failed"
     if record is not None:
         return "diverged" if record.status == "diverged" else "done"
@@ -25,12 +25,12 @@ def state(folder: Path) -> State:
 
 
 def unfinished(runs: Iterable[PlannedRun]) -> list[PlannedRun]:
-    """What is missing, and what failed: it gets another chance."""
+    """The runs that are missing or failed. A failed run is tried again."""
     return [run for run in runs if state(run.folder) in ("missing", "failed")]
 
 
 def epochs(folder: Path) -> int:
-    """How many epochs of a run are behind it."""
+    """The number of epochs that a run has done."""
     try:
         return max(0, (folder / "metrics.csv").read_bytes().count(b"\n") - 1)
     except OSError:
@@ -38,7 +38,7 @@ def epochs(folder: Path) -> int:
 
 
 def write_error(folder: Path, text: str) -> None:
-    """Marks a run as failed."""
+    """Mark a run as failed."""
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "error.txt", text)
 
@@ -50,12 +50,12 @@ def last_error(folder: Path) -> str:
         lines = (folder / "error.txt").read_text().strip().splitlines()
     except ConfigError as error:
         return str(error)
-    except OSError:  # somebody has just begun it again
+    except OSError:  # another process has just restarted the run
         return ""
     return lines[-1] if lines else ""
 
 
 def count(states: Iterable[State]) -> dict[str, int]:
     """How many runs are in each state; they add up to `total`."""
-    listed = list(states)
-    return {**{name: listed.count(name) for name in STATES}, "total": len(listed)}
+    all_states = list(states)
+    return {**{name: all_states.count(name) for name in STATES}, "total": len(all_states)}

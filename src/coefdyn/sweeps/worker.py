@@ -1,4 +1,4 @@
-"""Doing runs one after the other: what a process of the local pool and a SLURM task both do."""
+"""What a worker does: train the runs it is given, and report how each ended."""
 
 import contextlib
 import traceback
@@ -17,28 +17,30 @@ End = Literal["done", "diverged", "failed", "elsewhere"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended. `text` is its accuracy, or why it failed, or who else has it."""
+    """How a run ended. `text` is its accuracy, why it failed, or which process has it."""
 
     end: End
     text: str
 
 
 def shares(runs: Sequence[PlannedRun]) -> list[tuple[PlannedRun, ...]]:
-    """What is done together: runs that make a population where that is asked for, else one each."""
-    found: dict[str, list[PlannedRun]] = {}
+    """Group runs that are trained together: populations where asked for, else one run each."""
+    groups: dict[str, list[PlannedRun]] = {}
     for run in runs:
         fused = is_fused(run.config)
-        found.setdefault(family(run.config) if fused else run.run_id, []).append(run)
+        groups.setdefault(family(run.config) if fused else run.run_id, []).append(run)
     return [
         tuple(group[start : start + MEMBERS])
-        for group in found.values()
+        for group in groups.values()
         for start in range(0, len(group), MEMBERS)
     ]
 
 
 def attempt(runs: Sequence[PlannedRun]) -> list[Outcome]:
-    """Do one run, or several as a population, whatever comes of it: one that fails leaves
-    error.txt, and never stops others."""
+    """Train one run, or several as a population.
+
+    A run that fails leaves error.txt and does not stop the others.
+    """
     from coefdyn.runs.population.training import train_population  # takes seconds
     from coefdyn.runs.run import run_one
 

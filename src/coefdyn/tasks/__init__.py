@@ -1,1 +1,1 @@
-"""The six MAD tasks: synthetic sequences that are a pure function of (settings, split, seed)."""
+"""Tasks: text, and the six of MAD, whose data are a pure function of (settings, split, seed)."""

@@ -1,8 +1,9 @@
-"""The accuracy of a predictor that knows how often tokens occurred, and nothing of their order.
+"""The accuracy of a predictor that knows how often tokens occurred, but not in which order.
 
-Beside chance: noisy recall at the paper's sizes has a chance of 0.125, and counting gives 0.48. The
-predictor sees of every candidate how often it occurred so far, how often the present token did, and
-which tokens are answers at all; it has learned from other sequences what these numbers mean.
+It is a stronger baseline than chance: for noisy recall at the paper's sizes, chance is 0.125 and
+counting gives 0.48. The predictor knows which tokens can be answers, how often each of them has
+occurred so far, and how often the present token has. It learns from other sequences what these
+numbers mean.
 """
 
 from typing import Any
@@ -13,16 +14,16 @@ from numpy import ndarray
 
 from coefdyn.tasks.task import IGNORE, Examples, Task
 
-SEQUENCES = 2000  # at most, to learn from and to be tested on
-CANDIDATES = 2**22  # numbers at a time, at most
-MOST = 31  # occurrences, beyond which no difference is made
+SEQUENCES = 2000  # at most, to learn from and again to test on
+CANDIDATES = 2**22  # counts in memory, at most
+MOST = 31  # larger counts are treated as this one
 
 
 _KNOWN: dict[tuple[Any, ...], float] = {}  # by settings
 
 
 def order_free(task: Task) -> float:
-    """Measured, with the same numbers for the same settings."""
+    """The predictor's accuracy on the task, measured once for each choice of settings."""
     plain = (int, float)
     settings = {name: value for name, value in vars(task).items() if isinstance(value, plain)}
     key = (type(task), *sorted(settings.items()))
@@ -33,27 +34,31 @@ def order_free(task: Task) -> float:
 
 def _measure(task: Task) -> float:
     count = max(1, min(SEQUENCES, CANDIDATES // (task.length * task.vocab_size)))
-    learned, tested = (
+    train, test = (
         _look(task, task.draw(count, "test", np.random.default_rng([split, 2**31])))
         for split in range(2)
     )
-    # How likely an answer is a token; and how likely one that occurred so often is the answer.
+    # prior: how likely each token is the answer. answers / candidates: how likely a token is the
+    # answer, given its count and the present token's.
     shape = (task.length if task.auto_encoder else 1, task.vocab_size)
     prior = np.full(shape, 1e-6)
-    np.add.at(prior, (learned.place % shape[0], learned.answer), 1.0)
-    right, seen = np.full((2, MOST + 1, MOST + 1), 1e-3)
-    now = np.broadcast_to(learned.present[:, None], learned.counts.shape)
+    np.add.at(prior, (train.place % shape[0], train.answer), 1.0)
+    answers, candidates = np.full((2, MOST + 1, MOST + 1), 1e-3)
+    present = np.broadcast_to(train.present[:, None], train.counts.shape)
     possible = (prior > 0.5).any(0)
-    np.add.at(seen, (learned.counts[:, possible], now[:, possible]), 1.0)
-    answers = learned.counts[np.arange(len(learned.answer)), learned.answer]
-    np.add.at(right, (answers, learned.present), 1.0)
-    likely = (right / seen)[tested.counts, tested.present[:, None]]
-    guess = (likely * prior[tested.place % shape[0]]).argmax(1)
-    return float((guess == tested.answer).mean())
+    np.add.at(candidates, (train.counts[:, possible], present[:, possible]), 1.0)
+    answer_counts = train.counts[np.arange(len(train.answer)), train.answer]
+    np.add.at(answers, (answer_counts, train.present), 1.0)
+    likelihood = (answers / candidates)[test.counts, test.present[:, None]]
+    guess = (likelihood * prior[test.place % shape[0]]).argmax(1)
+    return float((guess == test.answer).mean())
 
 
 class _Looks:
-    """What the predictor sees at each scored target, and the answer."""
+    """What the predictor knows at each scored target s, and the answer.
+
+    `counts` of every token v and of the `present` one, and the target's `place` in its sequence.
+    """
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ def load(task: Task, split: Split, seed: Any, source: Any) -> Examples:
 
 
 def identity(source: str) -> str:
-    """What stands for a source in a run's name: itself, or for files a hash of what they hold."""
+    """The source as part of a run's name: itself, or for files a hash of their content."""
     if source in (NATIVE, MAD_LAB) or not Path(source).is_dir():
         return source
     digest = hashlib.sha256()
@@ -47,11 +47,11 @@ def identity(source: str) -> str:
 
 
 def _from_original(task: Task, split: Split, seed: int) -> Examples:
-    """One call of the original's instance function per sequence, as it makes its own data sets."""
+    """Call the original's instance function once per sequence, as the original itself does."""
     try:
         make = getattr(importlib.import_module("mad.data.instances"), task.original)
     except ModuleNotFoundError as error:
-        if not str(error.name).startswith("mad"):  # found, but something it needs is not
+        if not str(error.name).startswith("mad"):  # mad is there, but something it imports is not
             raise ConfigError(f"task.source=mad_lab cannot be imported: {error}") from error
         raise ConfigError(
             "task.source=mad_lab needs the original benchmark: put its checkout, "
@@ -60,9 +60,9 @@ def _from_original(task: Task, split: Split, seed: int) -> Examples:
     rng = np.random.default_rng([seed, STREAMS[split]])
     np.random.seed(rng.integers(2**32))
     count = task.count(split)
-    wanted = inspect.signature(make).parameters
-    settings = {name: value for name, value in vars(task).items() if name in wanted}
-    if "is_training" in wanted:
+    parameters = inspect.signature(make).parameters
+    settings = {name: value for name, value in vars(task).items() if name in parameters}
+    if "is_training" in parameters:
         settings["is_training"] = split == "train"
     settings["rng"] = rng
     pairs = [make(**settings) for _ in range(count)]
@@ -88,18 +88,18 @@ def _array(path: Path) -> Int64[ndarray, "b t"]:
 
 
 def _check(examples: Examples, task: Task, split: Split, source: str) -> None:
-    """Files must be what the settings say: the settings stand in the record."""
+    """Raise unless the data match the settings, since a run's record holds only the settings."""
     where = f"the {split} data of task.source={source}"
     if not isinstance(examples, Examples) or any(x.dtype != np.int64 for x in examples):
         raise ConfigError(f"{where} must be Examples of int64, inputs and targets")
     inputs, targets = examples
-    count, named = task.count(split), "train" if split == "train" else "test"
+    count, counted = task.count(split), "train" if split == "train" else "test"
     if inputs.shape != targets.shape:
         raise ConfigError(f"{where} has inputs {inputs.shape} but targets {targets.shape}")
     if inputs.shape != (count, task.length):
         raise ConfigError(
             f"{where} has {inputs.shape[0]} sequences of {inputs.shape[1]} steps, but task.num_"
-            f"{named} and task.seq_len ask for {count} of {task.length}; set them to match"
+            f"{counted} and task.seq_len ask for {count} of {task.length}; set them to match"
         )
     if (targets == IGNORE).all(1).any():
         raise ConfigError(f"{where} has sequences in which no target is scored")

@@ -1,4 +1,4 @@
-"""What every task is: settings, and from them the examples of a split."""
+"""The base class of tasks: settings, and the examples of each split drawn from them."""
 
 from typing import Literal, NamedTuple
 
@@ -8,24 +8,25 @@ from numpy import ndarray
 
 IGNORE = -100  # a target that is not scored
 Split = Literal["train", "test", "validation"]
-# Streams of numbers. 2 is no data's: the order of batches draws from (seed, 2, epoch), and to numpy
-# (seed, 2) is (seed, 2, 0).
+# Random streams of the splits. 2 is not free: the order of batches draws from (seed, 2, epoch), and
+# numpy takes (seed, 2) for (seed, 2, 0).
 STREAMS = {"train": 0, "test": 1, "validation": 3}
 
 
 class Examples(NamedTuple):
-    """Token sequences and what is to be predicted at each of their steps."""
+    """Token sequences, and the token to predict at each of their steps."""
 
     inputs: Int64[ndarray, "b t"]
     targets: Int64[ndarray, "b t"]
 
 
 class Task:
-    """A task's settings. `generate` draws from a stream of its own for each (split, seed).
+    """A task's settings. `generate` has a random stream of its own for each (split, seed).
 
-    Traits: `auto_encoder`: the last step alone must restore the sequence; `language`: text from
-    files, told apart by perplexity; `original`: the name of the published generator's function,
-    which takes the same settings.
+    Traits:
+    `auto_encoder`: the whole sequence must be restored from its last step;
+    `language`: the data are text from files, and models are compared by perplexity;
+    `original`: the name of the published generator's function, which takes the same settings.
     """
 
     auto_encoder = False
@@ -51,7 +52,7 @@ class Task:
 
     @property
     def chance(self) -> float:
-        """Expected accuracy on the test split of guessing evenly among possible answers."""
+        """Expected accuracy on the test split when guessing evenly among possible answers."""
         raise NotImplementedError
 
     def ceiling(self, train: Examples, test: Examples) -> float:
@@ -62,7 +63,7 @@ class Task:
         return self.draw(self.count(split), split, np.random.default_rng([seed, STREAMS[split]]))
 
     def count(self, split: Split) -> int:
-        """Sequences of a split; there are as many to validate as to test."""
+        """Number of sequences of a split; validation has as many as test."""
         return self.num_train if split == "train" else self.num_test
 
     def draw(self, count: int, split: Split, rng: np.random.Generator) -> Examples:
@@ -86,8 +87,10 @@ def check_multi_query(multi_query: bool) -> None:
 
 
 def halves(vocab_size: int, special: int, noise_vocab_size: int, least: int) -> tuple[int, int]:
-    """The ids left by special and noise tokens: the first half are keys, up to n_keys, the rest
-    values, up to n_keys + n_values."""
+    """Split the ids that special and noise tokens leave into keys and values.
+
+    Returns n_keys and n_values: ids below n_keys are keys, the next n_values ids are values.
+    """
     usable = vocab_size - special - noise_vocab_size
     n_keys = usable // 2
     if n_keys < least:
@@ -100,5 +103,5 @@ def halves(vocab_size: int, special: int, noise_vocab_size: int, least: int) -> 
 
 
 def shifted(tokens: Int64[ndarray, "b t"], scored: Int64[ndarray, "b t"], split: Split) -> Examples:
-    """Next-token prediction: everything is scored in training, `scored` alone in the test."""
+    """Next-token prediction. Training scores every token, the other splits only `scored`."""
     return Examples(tokens[:, :-1], (tokens if split == "train" else scored)[:, 1:])

@@ -5,7 +5,7 @@
     def test_my_readout():
         check_choice("readout", "my_readout", plugins=["my_package"])
 
-A slot is checked against what its traits promise, and in designs with slots of ours: every form
+A slot is checked against its traits, and in designs with other slots of this package: every form
 must equal the loops of `mixer/definition.py` in value and in all gradients.
 """
 
@@ -21,19 +21,19 @@ __all__ = ["SIZES", "check_choice", "check_forms", "check_slot", "check_task", "
 
 
 def check_choice(group: str, name: str, plugins: Sequence[str] = ()) -> None:
-    """A choice of conf/ by its name; `group`: evolution, scaling, readout, normalization, task."""
-    named = [f"plugins=[{','.join(plugins)}]"] if plugins else []
+    """Check a file of conf/; `group` is evolution, scaling, readout, normalization or task."""
+    overrides = [f"plugins=[{','.join(plugins)}]"] if plugins else []
     if group == "task":
-        check_task(build_task(compose([f"task={name}", "scale=smoke", *named])))
+        check_task(build_task(compose([f"task={name}", "scale=smoke", *overrides])))
         return
     sizes = [f"model.{size}={value}" for size, value in SIZES.items()]
-    config = compose([f"model/{group}={name}", *sizes, *named])
+    config = compose([f"model/{group}={name}", *sizes, *overrides])
     slot = getattr(config.settings.model, group)
     check_slot(build_slot(config, slot, DESIGN_SLOTS[group]))
 
 
 def check_slot(slot: object) -> None:
-    """An evolution, scaling, readout or normalization, made with the sizes of SIZES."""
+    """Check an evolution, scaling, readout or normalization that was built with SIZES."""
     check_traits(slot)
     for mixer in companions(slot):
         check_forms(mixer)

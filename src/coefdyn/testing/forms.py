@@ -1,4 +1,4 @@
-"""Every form of a mixer equals the definition, in value and in all gradients."""
+"""Check that every form of a mixer equals the definition, in value and in all gradients."""
 
 import contextlib
 import copy
@@ -16,8 +16,8 @@ from coefdyn.mixer.sequence_mixer import SequenceMixer
 from coefdyn.mixer.slots.preprocess import Nothing
 
 SIZES = {"d_model": 6, "n_state": 6, "d_value": 4, "n_heads": 2}
-TOLERANCE = 1e-9  # of the size of a value or gradient, in float64
-# What a slot is tried with: every structure of A_t, kind of readout and kind of normalization.
+TOLERANCE = 1e-9  # relative to the size of a value or gradient, in float64
+# Designs to try a slot in: every structure of A_t, kind of readout and kind of normalization.
 PARTNERS = (
     ("identity", "inverse_sqrt", "exp", "row_sum"),
     ("scalar_gla", "gate", "identity", "one"),
@@ -33,12 +33,12 @@ PARTNERS = (
 
 
 def companions(slot: object) -> Iterator[SequenceMixer]:
-    """Mixers with this slot and others of ours; combinations that are refused are left out."""
+    """Mixers with this slot and three of `PARTNERS`; combinations that are refused are skipped."""
     (place,) = [i for i, kind in enumerate(DESIGN_SLOTS.values()) if isinstance(slot, kind)]
     sizes = [f"model.{size}={value}" for size, value in SIZES.items()]
     for partners in PARTNERS:
-        chosen = dict(zip(DESIGN_SLOTS, partners, strict=True))
-        config = compose([*(f"model/{name}={choice}" for name, choice in chosen.items()), *sizes])
+        choices = dict(zip(DESIGN_SLOTS, partners, strict=True))
+        config = compose([*(f"model/{name}={choice}" for name, choice in choices.items()), *sizes])
         slots: dict[str, Any] = {
             name: build_slot(config, getattr(config.settings.model, name), kind)
             for name, kind in DESIGN_SLOTS.items()
@@ -53,7 +53,7 @@ Mixer = TypeVar("Mixer", bound=nn.Module)
 
 
 def randomized(mixer: Mixer, dtype: torch.dtype = torch.float64, seed: int = 0) -> Mixer:
-    """With random parameters, biases and gates included."""
+    """Give all parameters random values, biases and gates included."""
     generator = torch.Generator().manual_seed(seed)
     mixer.to(dtype)
     with torch.no_grad():
@@ -65,7 +65,7 @@ def randomized(mixer: Mixer, dtype: torch.dtype = torch.float64, seed: int = 0) 
 
 
 def check_forms(mixer: SequenceMixer, batch: int = 2, length: int = 11) -> None:
-    """Raises AssertionError with the form and what is off."""
+    """Raise AssertionError with the form and the value or gradient that is off."""
     x = inputs(mixer, batch, length)
     generator = torch.Generator().manual_seed(1)
     weight = torch.randn(batch, length, mixer.n_heads * mixer.value_width, generator=generator)
@@ -74,15 +74,15 @@ def check_forms(mixer: SequenceMixer, batch: int = 2, length: int = 11) -> None:
     for form in forms_of(mixer):
         for name, value in values_and_gradients(mixer, form, x, weight.to(x)).items():
             reference = expected[name]
-            # Some gradients vanish by an invariance of the design: there, only rounding is left.
+            # An invariance of the design makes some gradients zero: there, only rounding remains.
             scale = reference.abs().max().clamp(min=1e-4 * largest_gradient)
             error = (value - reference).abs().max() / scale
-            what = ", ".join(type(getattr(mixer.design, slot)).__name__ for slot in DESIGN_SLOTS)
-            assert error <= TOLERANCE, f"{what}: {form} form, {name}: off by {error:.1e}"
+            design = ", ".join(type(getattr(mixer.design, slot)).__name__ for slot in DESIGN_SLOTS)
+            assert error <= TOLERANCE, f"{design}: {form} form, {name}: off by {error:.1e}"
 
 
 def inputs(mixer: SequenceMixer, batch: int, length: int) -> Tensor:
-    """Random x for which no row of coefficients sums to nearly zero, where the sum divides."""
+    """Random x; if the row sum divides, no row of its coefficients sums to nearly zero."""
     dtype = next(mixer.parameters()).dtype
     for seed in range(1000):
         generator = torch.Generator().manual_seed(seed)
@@ -118,7 +118,7 @@ def values_and_gradients(
 
 
 def forms_of(mixer: SequenceMixer) -> list[str]:
-    """Those that can compute it, besides the definition."""
+    """The forms that can compute the mixer's design, besides the definition."""
     if mixer.design.evolution.dense:
         return []
     compiled = compiled_obstacle(mixer.design.readout) is None

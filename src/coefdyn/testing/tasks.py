@@ -1,4 +1,4 @@
-"""A task gives examples that are a pure function of (settings, split, seed)."""
+"""Check that a task's examples are valid and a pure function of (settings, split, seed)."""
 
 import numpy as np
 
@@ -6,11 +6,11 @@ from coefdyn.tasks.task import IGNORE, Task
 
 
 def check_task(task: Task, seed: int = 5) -> None:
-    """Raises AssertionError with what does not hold."""
+    """Raise AssertionError with what does not hold."""
     name, counts = type(task).__name__, {"train": task.num_train, "test": task.num_test}
     for split, count in counts.items():
-        examples, again = task.generate(split, seed), task.generate(split, seed)  # type: ignore[arg-type]
-        for side, repeated in zip(examples, again, strict=True):
+        examples, repetition = task.generate(split, seed), task.generate(split, seed)  # type: ignore[arg-type]
+        for side, repeated in zip(examples, repetition, strict=True):
             assert np.array_equal(side, repeated), f"{name}: the same seed gives other {split} data"
             assert side.dtype == np.int64, f"{name}: {split} data are {side.dtype}, not int64"
             shape = (count, task.length)

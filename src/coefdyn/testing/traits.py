@@ -1,4 +1,4 @@
-"""Slots are what their traits say, numerically."""
+"""Check numerically that slots are what their traits say."""
 
 import copy
 import math
@@ -18,12 +18,14 @@ BATCH, HEADS, LENGTH, WIDTH, D_MODEL = 2, 2, 9, 3, 6
 
 
 def check_traits(slot: Any) -> None:
-    """Raises AssertionError with the trait that does not hold."""
+    """Raise AssertionError with the trait that does not hold."""
     for kind, check in CHECKS.items():
         if isinstance(slot, kind):
-            check(randomized(copy.deepcopy(slot)))  # at its start a gate may be closed
+            check(randomized(copy.deepcopy(slot)))  # an initial gate may be closed
             return
-    raise AssertionError(f"{type(slot).__name__} is no evolution, scaling, readout, normalization")
+    raise AssertionError(
+        f"{type(slot).__name__} is not an evolution, scaling, readout or normalization"
+    )
 
 
 def _normal(*shape: int, seed: int = 0) -> Tensor:
@@ -46,13 +48,13 @@ def check_readout(readout: Readout) -> None:
 
 
 def _check_function(readout: Readout, name: str) -> None:
-    """What is promised of phi as a function of the score."""
+    """Check the traits of phi as a function of the score."""
     s = torch.linspace(-8, 8, 4001, dtype=torch.float64)
     exponential = torch.allclose(readout(s - 1.3), math.exp(-1.3) * readout(s))
     assert readout.exponential == exponential, f"{name}.exponential must be {exponential}"
 
     points = readout(torch.linspace(-2, 2, 12, dtype=torch.float64))
-    # Differences of order P + 1 vanish for a polynomial of degree P, those of order P do not.
+    # For a polynomial of degree P, differences of order P + 1 vanish and those of order P do not.
     vanishing = [p for p in range(1, 8) if points.diff(p + 1).abs().max() < 1e-9]
     degree = vanishing[0] if vanishing else None
     assert readout.polynomial_degree == degree, f"{name}.polynomial must be of degree {degree}"
@@ -60,13 +62,13 @@ def _check_function(readout: Readout, name: str) -> None:
     inner = s[s != 0].clone().requires_grad_()
     alpha, weight = readout(inner), _normal(len(inner))
     (expected,) = torch.autograd.grad(alpha, inner, weight)
-    given = readout.backward(weight, inner.detach(), alpha.detach())
-    torch.testing.assert_close(given, expected, rtol=1e-10, atol=1e-12, msg=f"{name}.backward")
+    gradient = readout.backward(weight, inner.detach(), alpha.detach())
+    torch.testing.assert_close(gradient, expected, rtol=1e-10, atol=1e-12, msg=f"{name}.backward")
 
     far = torch.tensor([-1e4, -100.0, -40.0, 40.0, 80.0])
-    for wide in (far, far.double()):
-        value = readout(wide.requires_grad_())
-        (grad,) = torch.autograd.grad(value.sum(), wide)
+    for scores in (far, far.double()):
+        value = readout(scores.requires_grad_())
+        (grad,) = torch.autograd.grad(value.sum(), scores)
         assert value.isfinite().all(), f"{name} overflows"
         assert grad.isfinite().all(), f"the derivative of {name} overflows"
 

@@ -1,4 +1,4 @@
-"""What every adapter to a kernel is."""
+"""The base class of adapters to kernels of other packages."""
 
 import importlib
 import importlib.util
@@ -12,14 +12,14 @@ from torch import Tensor
 
 from coefdyn.mixer.design import Design, Projected, Stream
 
-NARROWEST = 16  # what the matrix products of Triton take; narrower heads are padded
+NARROWEST = 16  # smallest width of Triton's matrix products; narrower heads are padded
 
 
 class Adapter:
-    """y by a package's own code, for the designs without an `obstacle`.
+    """Computes y with another package, for the designs without an `obstacle`.
 
-    `module` is imported when the kernel is first needed, never before. `needs_cuda`: it runs on
-    CUDA devices only.
+    `module` is imported when the kernel is first needed, never before. `needs_cuda`: the kernel
+    runs on CUDA devices only.
     """
 
     name: str
@@ -36,17 +36,17 @@ class Adapter:
         return False
 
     def widest(self, design: Design) -> int | None:
-        """The largest width of a head that it takes, if there is one."""
+        """The largest width of a head that it takes, or None if there is no limit."""
         return None
 
     def functions(self, module: Any) -> Any:
-        """What is called, out of the imported module; ImportError or AttributeError if missing."""
+        """The functions to call, from the imported module; any error means they are missing."""
         raise NotImplementedError
 
     def output(
         self, design: Design, given: Projected, stream: Stream, dtype: torch.dtype
     ) -> Float[Tensor, "b h t p"]:
-        """y; q, k and v go to the package in `dtype`, log decays as they are."""
+        """Compute y. q, k and v go to the package in `dtype`, log decays in their own."""
         raise NotImplementedError
 
     @cached_property
@@ -63,15 +63,15 @@ class Adapter:
             return "it needs a CUDA device, and there is none"
         try:
             _ = self.call
-        except Exception as error:  # a package broken in any way is one that cannot be used
+        except Exception as error:  # a package can be broken in any way
             return f"it cannot be imported: {' '.join(str(error).split())}"
         return None
 
     def misfit(
         self, design: Design, width: int, device: torch.device, half: torch.dtype | None
     ) -> str | None:
-        """Why it cannot compute this design with heads of this width, on `device` and with autocast
-        to `half`."""
+        """Why it cannot compute this design with heads of this width, on `device`, with autocast
+        to `half`; None if it can."""
         if self.needs_cuda and device.type != "cuda":
             return (
                 f"it needs a CUDA device, but the model is on the {device.type} (use trainer=cuda)"
@@ -87,15 +87,15 @@ class Adapter:
         self, design: Design, given: Projected, half: torch.dtype | None
     ) -> Float[Tensor, "b h t p"]:
         width = max(given.q.shape[-1], given.v.shape[-1])
-        why = self.misfit(design, width, given.x.device, half)
-        if why is not None:
-            raise ValueError(f"model.backend={self.name} cannot be used: {why}")
+        reason = self.misfit(design, width, given.x.device, half)
+        if reason is not None:
+            raise ValueError(f"model.backend={self.name} cannot be used: {reason}")
         y = self.output(design, given, design.prepare(given), half or given.q.dtype)
         return y.to(given.v.dtype)
 
 
 def attention_obstacle(design: Design) -> str | None:
-    """What stands in the way of every kernel of attention: they know A_t = I alone."""
+    """Why no attention kernel can compute the design, or None. They know A_t = I only."""
     if design.evolution.has_decay or design.evolution.has_direction:
         return "it serves A_t = I alone"
     if design.uses_units:
@@ -111,13 +111,13 @@ def softmax_obstacle(design: Design) -> str | None:
 
 
 def linear_obstacle(design: Design) -> str | None:
-    """What stands in the way of every kernel of linear recurrences."""
+    """Why no kernel for linear recurrences can compute the design, or None."""
     if design.readout.feature_map is None and design.readout.polynomial != (0.0, 1.0):
         return "it serves phi = identity, or a kernel readout such as kernel_relu, alone"
     return design.recurrence_obstacle
 
 
 def padded(x: Float[Tensor, "*b n"]) -> Float[Tensor, "*b m"]:
-    """To an even width of at least `NARROWEST`, with zeros, which change no product."""
+    """Pad with zeros to an even width of at least `NARROWEST`. Zeros change no product."""
     width = x.shape[-1]
     return F.pad(x, (0, max(NARROWEST, width + width % 2) - width))

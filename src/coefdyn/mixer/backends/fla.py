@@ -1,4 +1,4 @@
-"""flash-linear-attention: linear designs with every A_t there is here."""
+"""flash-linear-attention: linear designs, with every structure of A_t."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +20,7 @@ Parts = tuple[Float[Tensor, "b t h n"], Float[Tensor, "b t h n"], Float[Tensor, 
 class Fla(Adapter):
     """Linear attention, its decays per head and per channel, and Householders.
 
-    A delta rule is what the package has a kernel of its own for; any other Householder is a
+    The package has a kernel of its own for delta rules. Any other Householder is computed as a
     diagonal plus a matrix of rank one.
     """
 
@@ -57,7 +57,7 @@ class Fla(Adapter):
             y = self._decayed((q, k, _time_first(v, dtype)), transition)
         elif _is_delta_rule(design, transition):
             assert isinstance(design.scaling, Strength)
-            # What is written is beta w (c v), the length of k_t being in c.
+            # The kernel writes beta w v^T, so the scale of b_t and the length of k_t go into v.
             length = (given.k * transition.direction).sum(-1, keepdim=True)
             v = design.scaling.scale * length * v
             w = _time_first(transition.direction, dtype)
@@ -84,18 +84,18 @@ class Fla(Adapter):
         return self.call.gated_delta(*parts, g=g, beta=beta, scale=1.0)[0]
 
     def _rank_one(self, parts: Parts, transition: Transition) -> Float[Tensor, "b t h p"]:
-        """A_t = D_t - beta w (D_t w)^T."""
+        """A_t = D_t - beta w (D_t w)^T: a diagonal plus column row^T."""
         w, beta, log_decay = transition.direction, transition.strength, transition.log_decay
         assert w is not None
         assert beta is not None
         g = torch.zeros_like(w) if log_decay is None else log_decay.expand_as(w)
         dtype = parts[0].dtype
-        seen, written = (_time_first(x, dtype) for x in (g.exp() * w, -beta.unsqueeze(-1) * w))
-        return self.call.rank_one(*parts, seen, written, _time_first(g), scale=1.0)[0]
+        row, column = (_time_first(x, dtype) for x in (g.exp() * w, -beta.unsqueeze(-1) * w))
+        return self.call.rank_one(*parts, row, column, _time_first(g), scale=1.0)[0]
 
 
 def _is_delta_rule(design: Design, transition: Transition) -> bool:
-    """What is written lies along w, with beta in it."""
+    """Whether keys are written along w, with the strength beta of A_t."""
     return (
         isinstance(design.scaling, Strength)
         and not design.evolution.own_direction

@@ -35,7 +35,7 @@ class FlashAttn(Adapter):
         self, design: Design, given: Projected, stream: Stream, dtype: torch.dtype
     ) -> Float[Tensor, "b h t p"]:
         parts = (stream.q, stream.k, given.v)
-        width = max(x.shape[-1] for x in parts)  # it wants one for all; zeros change no score
+        width = max(x.shape[-1] for x in parts)  # one for all; zeros change no score
         q, k, v = (
             rearrange(F.pad(x.to(dtype), (0, width - x.shape[-1])), "b h t n -> b t h n")
             for x in parts

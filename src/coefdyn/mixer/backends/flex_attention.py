@@ -17,8 +17,8 @@ from coefdyn.mixer.slots.readout import Readout
 class FlexAttention(Adapter):
     """torch.nn.attention.flex_attention with score_mod = log phi.
 
-    It returns y in units of the row's sum, and the logarithm of that: with both, any eta can be
-    had. Zeros of phi enter as the smallest normal number, which no row that counts can feel.
+    It returns y divided by the row's sum, and the logarithm of that sum. Any eta can be computed
+    from the two. Where phi is 0 the smallest normal number is used, too small to change a row.
     """
 
     name = "flex_attention"
@@ -34,7 +34,7 @@ class FlexAttention(Adapter):
         return attention_obstacle(design)
 
     def functions(self, module: Any) -> Any:
-        # Not compiled, it stores the whole matrix of scores.
+        # Without compilation, it would store the whole matrix of scores.
         return SimpleNamespace(
             attend=torch.compile(module.flex_attention),
             mask=module.create_block_mask,
@@ -45,15 +45,15 @@ class FlexAttention(Adapter):
         self, design: Design, given: Projected, stream: Stream, dtype: torch.dtype
     ) -> Float[Tensor, "b h t p"]:
         length, device = stream.q.shape[2], stream.q.device
-        y, more = self.call.attend(
+        y, aux = self.call.attend(
             *(padded(x.to(dtype)).contiguous() for x in (stream.q, stream.k, given.v)),
             score_mod=None if design.readout.exponential else self._score_mod(design.readout),
             block_mask=_causal(self.call.mask, length, device),
             scale=1.0,
             return_aux=self.call.wanted,
         )
-        y, log_sum = y[..., : given.v.shape[-1]].to(given.v.dtype), more.lse
-        if design.shifts_scores:  # in units of the row's sum
+        y, log_sum = y[..., : given.v.shape[-1]].to(given.v.dtype), aux.lse
+        if design.shifts_scores:  # y may stay divided by the row's sum
             ones = torch.ones_like(y[..., :1])
             return design.normalize(given.x, torch.cat([y, ones], dim=-1), log_sum)
         row_sum = log_sum.exp().to(y.dtype).unsqueeze(-1)
@@ -63,7 +63,7 @@ class FlexAttention(Adapter):
         return design.normalize(given.x, total, None)
 
     def _score_mod(self, readout: Readout) -> Callable[..., Tensor]:
-        """One for all layers: it is compiled again for each that is new."""
+        """The same function for all layers: every new one would be compiled again."""
         kind = (type(readout), readout.polynomial)
         return self._log_phi.setdefault(kind, partial(log_phi, readout))
 

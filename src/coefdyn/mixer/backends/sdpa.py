@@ -28,6 +28,6 @@ class Sdpa(Adapter):
         self, design: Design, given: Projected, stream: Stream, dtype: torch.dtype
     ) -> Float[Tensor, "b h t p"]:
         parts = [x.to(dtype) for x in (stream.q, stream.k, given.v)]
-        if stream.q.is_cuda:  # whose kernels load several numbers at a time
+        if stream.q.is_cuda:  # its kernels load several numbers at a time
             parts = [x.contiguous() for x in parts]
         return self.call(*parts, is_causal=True, scale=1.0)  # b_j is in the keys

@@ -5,7 +5,7 @@ from coefdyn.mixer.forms.linear import CHUNK
 from coefdyn.mixer.slots.evolution import Evolution
 from coefdyn.mixer.slots.readout import Readout
 
-# Heads and lengths from which the linear form of scalar decays beats the compiled loop over time.
+# Head width and length from which the linear form of scalar decays beats the compiled loop.
 WIDE, LONG = 32, 128
 FORMS = ("quadratic", "linear", "compiled", "definition")
 
@@ -14,8 +14,8 @@ def cheapest_form(evolution: Evolution, readout: Readout, length: int, n: int, p
     """Quadratic or linear, by an estimate of multiply-adds per step and head.
 
     The constants are fitted to forward and backward times on a CPU, n from 8 to 128 and lengths
-    from 16 to 512. For A_t = I the quadratic form has nothing to prepare and the linear form a
-    fixed cost; otherwise both prepare the same chunks, and the quadratic form does so twice.
+    from 16 to 512. For A_t = I the quadratic form prepares nothing, and the linear form has a fixed
+    cost. Otherwise both prepare the same chunks, and the quadratic form does so twice.
     """
     if obstacle(readout, evolution) is not None:
         return "quadratic"
@@ -32,9 +32,9 @@ def prefers_loops(readout: Readout, evolution: Evolution, length: int, n: int) -
     """Whether the compiled loops are faster on a CPU than the tensor forms.
 
     Measured forward and backward for n from 8 to 64 and lengths from 32 to 1024, with 1 and 2
-    threads: they take 0.2 to 0.9 of the time, wide readouts of A_t = I up to 1.14; only where the
-    linear form is products of matrices and little else do wide heads make it the faster one, by up
-    to 1.6 times.
+    threads. The loops take 0.2 to 0.9 of the time, and up to 1.14 for wide readouts of A_t = I.
+    The exception is a linear form of little more than matrix products: with wide heads it is up to
+    1.6 times faster than the loops.
     """
     plain = not evolution.has_direction and not evolution.per_channel
     return not (plain and obstacle(readout, evolution) is None and n >= WIDE and length >= LONG)

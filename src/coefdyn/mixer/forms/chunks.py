@@ -1,15 +1,15 @@
-"""A sequence cut into chunks of steps: what a chunk does to keys that come from before it.
+"""A sequence in chunks of steps: how a chunk reads and changes the keys that came before it.
 
-Let M hold keys (or keys times values) as they stand at the start of a chunk. Then, whatever the
-structure of A_t, the chunk reads M through effective queries, leaves it changed by a decay and an
-erasure of low rank, and adds its own keys:
+Let M hold the earlier keys (or keys times values) at the start of a chunk. Whatever the structure
+of A_t, the chunk reads M through effective queries. It changes M by a decay and an erasure of low
+rank, and adds its own keys:
 
     scores of earlier keys   query M
     scores inside the chunk  inside
     M at the chunk's end     decay * M - write^T (erase M), and key^T besides
 
-The quadratic form carries the keys themselves from chunk to chunk, the linear form their sum with
-values; both see A_t only through this.
+The quadratic form carries the keys themselves from chunk to chunk. The linear form carries the sum
+of keys times values. Both see A_t only through these quantities.
 """
 
 from typing import NamedTuple
@@ -34,7 +34,7 @@ class Chunks(NamedTuple):
     write: Float[Tensor, "g c s n"] | None
 
     def carrier(self, c: int) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """What `carry` needs of chunk c."""
+        """decay, erase and write of chunk c, for `carry`."""
         parts = (self.decay, self.erase, self.write)
         return tuple(part if part is None else part[:, c] for part in parts)  # type: ignore[return-value]
 
@@ -50,9 +50,9 @@ def cut(x: Float[Tensor, "g t *m"], size: int) -> Float[Tensor, "g c s *m"]:
 def chunks_of_time(
     q: Float[Tensor, "g t n"], k: Float[Tensor, "g t n"], transition: Transition, size: int
 ) -> Chunks:
-    """Summarise every chunk; k are the scaled keys b_j k_j."""
+    """Summarise every chunk of `size` steps; k are the scaled keys b_j k_j."""
     query, key = cut(q, size), cut(k, size)
-    # Counted from each chunk's start, in float64: a long sum would cost float32 its last digits.
+    # Sums from each chunk's start, in float64: a long sum would cost float32 its last digits.
     c = from_start = to_end = None
     if transition.log_decay is not None:
         c = cut(transition.log_decay, size).double().cumsum(-2)
@@ -73,20 +73,20 @@ def chunks_of_time(
     beta = cut(transition.strength, size).unsqueeze(-1)
     q_k, q_w = decayed_dot(query, key, c), decayed_dot(query, w, c)
     w_k, w_w = decayed_dot(w, key, c), decayed_dot(w, w, c)
-    # Each step t takes beta_t w_t . (its input state) off along w_t; the solve untangles that
-    # the state has already lost what the earlier steps of the chunk took.
-    taken = torch.linalg.solve_triangular(
+    # Step t erases beta_t (w_t . state) along w_t. Earlier steps of the chunk have already erased
+    # from that state: the triangular solve accounts for it.
+    erased = torch.linalg.solve_triangular(
         beta * w_w.tril(-1),
         beta * torch.cat([w_k.tril(-1), _times(w, from_start)], dim=-1),
         upper=False,
         unitriangular=True,
     )
-    taken_inside, erase = taken.split([size, w.shape[-1]], dim=-1)
+    erased_inside, erase = erased.split([size, w.shape[-1]], dim=-1)
     write = _times(w, to_end)
     return Chunks(
         query=_times(query, from_start) - q_w @ erase,
-        key=_times(key, to_end) - taken_inside.mT @ write,
-        inside=q_k - q_w @ taken_inside,
+        key=_times(key, to_end) - erased_inside.mT @ write,
+        inside=q_k - q_w @ erased_inside,
         decay=decay,
         erase=erase,
         write=write,
@@ -99,9 +99,9 @@ def carry(
     erase: Float[Tensor, "*g s n"] | None,
     write: Float[Tensor, "*g s n"] | None,
 ) -> Float[Tensor, "*g n r"]:
-    """M at a chunk's end from M at its start."""
-    kept = _times(state, None if decay is None else decay.unsqueeze(-1))
-    return kept if erase is None or write is None else kept - write.mT @ (erase @ state)
+    """M at a chunk's end from M at its start, without the chunk's own keys."""
+    decayed = _times(state, None if decay is None else decay.unsqueeze(-1))
+    return decayed if erase is None or write is None else decayed - write.mT @ (erase @ state)
 
 
 def carry_adjoint(
@@ -121,7 +121,7 @@ def carry_gradients(
     erase: Float[Tensor, "*g s n"] | None,
     write: Float[Tensor, "*g s n"] | None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Gradients of decay, erase and write: M at a chunk's start, its gradient at the end."""
+    """Gradients of decay, erase and write, from M at the start and its gradient at the end."""
     d_decay = d_erase = d_write = None
     if decay is not None:
         d_decay = (state * grad).sum(-1)

@@ -8,17 +8,17 @@ from torch import Tensor
 
 from coefdyn.mixer.forms.folding import over_members
 
-# Channelwise decays are multiplied out directly below this size: larger blocks split in two.
+# Decays per channel are multiplied out directly up to this size. Larger blocks are split in two.
 DIRECT = 4
 
 
 def decayed_dot(
     x: Float[Tensor, "*b s n"], y: Float[Tensor, "*b s n"], c: Float64[Tensor, "*b s m"] | None
 ) -> Float[Tensor, "*b s s"]:
-    """D_ij = sum_r x_ir y_jr torch.exp(c_ir - c_jr) for j <= i, and 0 above the diagonal.
+    """D_ij = sum_r x_ir y_jr exp(c_ir - c_jr) for j <= i, and 0 above the diagonal.
 
-    c is the running sum of log a_t, absent, for the whole head (m = 1) or per channel (m = n). It
-    is float64 whatever x and y are: differences of a float32 sum would lose the last digits.
+    c is the running sum of log a_t: absent, per head (m = 1) or per channel (m = n). It is float64
+    whatever x and y are: differences of a float32 sum would lose the last digits.
     """
     if c is None:
         return (x @ y.mT).tril()
@@ -35,13 +35,13 @@ def decayed_dot(
 
 @over_members
 class HeadDecayedDot(torch.autograd.Function):
-    """D and torch.exp(c_i - c_j) where c is one number per head."""
+    """D and exp(c_i - c_j) where c is one number per head."""
 
     @staticmethod
     def forward(
         x: Float[Tensor, "*b s n"], y: Float[Tensor, "*b s n"], c: Float64[Tensor, "*b s 1"]
     ) -> tuple[Float[Tensor, "*b s s"], Float[Tensor, "*b s s"]]:
-        # What c loses in the precision of x goes into x and y: cheaper than float64 differences.
+        # The digits of c beyond the precision of x go into x and y: cheaper than float64.
         main, rest = _parts(c, x.dtype)
         decay = torch.exp(main - main.mT + _hide_above(x))
         return ((x * rest) @ (y * rest.reciprocal()).mT) * decay, decay
@@ -62,7 +62,7 @@ class HeadDecayedDot(torch.autograd.Function):
         d_x = (grad @ (y * undo)) * rest
         d_y = (grad.mT @ (x * rest)) * undo
         # D depends on c_i as on the length of x_i, and on c_j as on one over the length of y_j.
-        # The diagonal does not depend on c: left in, it would cancel, but not in the last digits.
+        # The diagonal does not depend on c, and would cancel here in all but the last digits.
         d_c = (x * d_x - y * d_y).sum(-1, keepdim=True).to(c.dtype)
         return d_x + diagonal * y, d_y + diagonal * x, d_c
 
@@ -70,7 +70,7 @@ class HeadDecayedDot(torch.autograd.Function):
 def _parts(
     c: Float64[Tensor, "*b s 1"], dtype: torch.dtype
 ) -> tuple[Float[Tensor, "*b s 1"], Float[Tensor, "*b s 1"]]:
-    """u and r with e^c = e^u r: u in the given precision, r the factor near 1 that this loses."""
+    """u and r with e^c = e^u r: u is c rounded to `dtype`, r the factor near 1 that this loses."""
     main = c.to(dtype)
     return main, torch.exp(c - main).to(dtype)
 
@@ -99,7 +99,7 @@ def _split(
 
 
 def _hide_above(x: Float[Tensor, "*b s n"]) -> Float[Tensor, "s s"]:
-    """-inf above the diagonal. Exponents are masked before exp: there they may overflow, and the
-    gradient would be NaN even where a mask hides the value."""
+    """-inf above the diagonal, to add before exp. The exponents there may overflow, and a mask
+    after exp would leave NaN in the gradient."""
     size = x.shape[-2]
     return x.new_full((size, size), -torch.inf).triu(1)

@@ -1,4 +1,4 @@
-"""Readouts as identity readouts on features: what makes a finite recurrent state possible."""
+"""Readouts as dot products of features, which makes a finite recurrent state possible."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from coefdyn.mixer.slots.transition import Transition
 
 @dataclass(frozen=True)
 class Term:
-    """One summand weight * (q . h) of alpha, q and h being features of the original ones."""
+    """One summand weight * (q . h) of alpha. q and h are features of the original q and h."""
 
     weight: float
     q: Float[Tensor, "b h t m"]
@@ -30,11 +30,11 @@ def linear_terms(
     transition: Transition,
     feature_map: Callable[[Tensor], Tensor] | None = None,
 ) -> list[Term]:
-    """alpha as a sum of terms linear in features; `obstacle` must have returned None.
-    `feature_map` is another way to compute the readout's own.
+    """Write alpha as a sum of terms linear in features; `obstacle` must have returned None.
 
-    s^p = (q (x) ... (x) q) . (h (x) ... (x) h), so degree p needs n^p features (Lemma 1) which
-    decay p times as fast; the constant term has one feature that does not decay.
+    s^p = (q (x) ... (x) q) . (h (x) ... (x) h), so degree p needs n^p features (Lemma 1), which
+    decay p times as fast. The constant term has one feature that does not decay.
+    `feature_map` is another way to compute the readout's own feature map.
     """
     if readout.feature_map is not None:
         psi = feature_map or readout.feature_map
@@ -67,7 +67,7 @@ def feature_widths(readout: Readout, n: int) -> list[int]:
 
 
 def commutes(readout: Readout, evolution: Evolution) -> bool:
-    """psi(A h) = A psi(h): always for A = I, and for psi of degree 1 under positive decays."""
+    """Whether psi(A h) = A psi(h): true for A = I, and for decays if psi has degree 1."""
     assert readout.feature_map is not None
     if evolution.has_direction:
         return False

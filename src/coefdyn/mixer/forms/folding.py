@@ -7,33 +7,33 @@ from torch import Tensor
 
 
 def over_members(function: type[torch.autograd.Function]) -> type[torch.autograd.Function]:
-    """An operation whose tensors all begin with a dimension of independent sequences: members of a
-    population are more of these."""
+    """Add vmap to an operation whose tensors all begin with an axis of independent sequences: the
+    models are stacked along that axis."""
 
-    def fold(info: Any, dims: tuple[int | None, ...], *given: Any) -> tuple[Any, Any]:
+    def fold(info: Any, dims: tuple[int | None, ...], *args: Any) -> tuple[Any, Any]:
         def with_members(x: Any, dim: int | None) -> Any:
             if not isinstance(x, Tensor):
                 return x
             x = x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
             return x.flatten(0, 1)
 
-        folded = [with_members(x, dim) for x, dim in zip(given, dims, strict=True)]
-        found = function.apply(*folded)
-        if isinstance(found, Tensor):
-            return found.unflatten(0, (info.batch_size, -1)), 0
-        return tuple(x.unflatten(0, (info.batch_size, -1)) for x in found), (0,) * len(found)
+        folded = [with_members(x, dim) for x, dim in zip(args, dims, strict=True)]
+        outputs = function.apply(*folded)
+        if isinstance(outputs, Tensor):
+            return outputs.unflatten(0, (info.batch_size, -1)), 0
+        return tuple(x.unflatten(0, (info.batch_size, -1)) for x in outputs), (0,) * len(outputs)
 
     setattr(function, "vmap", staticmethod(fold))  # noqa: B010  mypy: it is a method
     return function
 
 
 def member_by_member(function: type[torch.autograd.Function]) -> type[torch.autograd.Function]:
-    """An operation with weights, which members do not share: one member after the other."""
+    """Add vmap to an operation with weights, which models do not share: one model at a time."""
 
-    def loop(info: Any, dims: tuple[int | None, ...], *given: Any) -> tuple[Any, Any]:
+    def loop(info: Any, dims: tuple[int | None, ...], *args: Any) -> tuple[Any, Any]:
         parts = [
             function.apply(*(
-                x if dim is None else x.select(dim, i) for x, dim in zip(given, dims, strict=True)
+                x if dim is None else x.select(dim, i) for x, dim in zip(args, dims, strict=True)
             ))
             for i in range(info.batch_size)
         ]  # fmt: skip

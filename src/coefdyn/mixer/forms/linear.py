@@ -44,11 +44,10 @@ def chunk_size(has_direction: bool, per_channel: bool) -> int:
 
 @over_members
 class Scan(torch.autograd.Function):
-    """What every chunk reads of the state M at its start, and M itself: M_0 = 0, and a chunk adds
-    key^T value on top of `carry`.
+    """M_{c+1} = carry(M_c) + key^T value, M_0 = 0: returns query M_c and M_c of every chunk c.
 
-    One loop over chunks each way, and nothing stored per chunk but M: with many chunks, tensors
-    of that size are what costs.
+    There is one loop over chunks each way, and only M is stored per chunk: with many chunks,
+    tensors of that size dominate the cost.
     """
 
     @staticmethod
@@ -87,8 +86,8 @@ class Scan(torch.autograd.Function):
             d_query[:, c] = torch.bmm(grad[:, c], states[:, c].mT)
             d_key[:, c] = torch.bmm(value[:, c], d_state.mT)
             d_value[:, c] = torch.bmm(key[:, c], d_state)
-            found = carry_gradients(states[:, c], d_state, *step)
-            for target, gradient in zip(d_step, found, strict=True):
+            gradients = carry_gradients(states[:, c], d_state, *step)
+            for target, gradient in zip(d_step, gradients, strict=True):
                 if target is not None and gradient is not None:
                     target.copy_(gradient)
             d_state = torch.baddbmm(carry_adjoint(d_state, *step), query[:, c].mT, grad[:, c])

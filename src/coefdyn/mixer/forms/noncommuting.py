@@ -38,5 +38,5 @@ def _transformed(keys: Float[Tensor, "b h j n"], here: Transition) -> Float[Tens
         keys = keys * here.log_decay.exp()
     if here.direction is None or here.strength is None:
         return keys
-    taken = (keys * here.direction).sum(-1, keepdim=True)
-    return keys - here.strength.unsqueeze(-1) * taken * here.direction
+    component = (keys * here.direction).sum(-1, keepdim=True)
+    return keys - here.strength.unsqueeze(-1) * component * here.direction

@@ -35,8 +35,8 @@ def quadratic_form(
 ) -> tuple[Float[Tensor, "b h t p"], Float[Tensor, "b h t"] | None]:
     """sum_{j <= i} phi(q_i . h_ij) v_j; k are scaled keys.
 
-    With `shift`, each row's largest score is taken off before phi, and returned: for exponential
-    readouts this is the logarithm of the row's unit.
+    With `shift`, each row's largest score is subtracted before phi, and returned. For exponential
+    readouts it is the logarithm of the row's unit.
     """
     parts = (q, k, v, transition.log_decay, transition.direction, transition.strength)
     flat = [part if part is None else part.flatten(0, 1) for part in parts]
@@ -46,9 +46,9 @@ def quadratic_form(
 
 @over_members
 class ReadoutSum(torch.autograd.Function):
-    """sum_j phi(score_ij) v_j, group by group of heads; all is recomputed in the backward pass.
+    """sum_j phi(score_ij) v_j, one group of heads at a time.
 
-    Only inputs, outputs and one group's tiles are in memory at a time.
+    Only inputs, outputs and one group's tiles are in memory: the backward pass recomputes the rest.
     """
 
     @staticmethod
@@ -100,7 +100,7 @@ class ReadoutSum(torch.autograd.Function):
 def _differentiable_chunks(
     inputs: Inputs,
 ) -> tuple[Chunks, Callable[[Chunks], Inputs]]:
-    """The chunks of `inputs`, and the map from gradients of the former to those of the latter."""
+    """The chunks of `inputs`, and the map from their gradients to those of `inputs`."""
     if all(x is None for x in inputs[2:]):  # A_t = I: chunks are views
         length = inputs.q.shape[1]
         return tile_chunks(inputs), lambda d_chunks: inputs._replace(
@@ -108,21 +108,21 @@ def _differentiable_chunks(
         )
 
     # vjp takes and returns tensors only, so absent parts are left out on both sides.
-    given = [name for name, x in inputs._asdict().items() if x is not None]
-    found: list[str] = []
+    input_names = [name for name, x in inputs._asdict().items() if x is not None]
+    chunk_names: list[str] = []
 
     def present(*tensors: Tensor) -> tuple[Tensor, ...]:
-        chunks = tile_chunks(inputs._replace(**dict(zip(given, tensors, strict=True))))
-        found[:] = [name for name, x in chunks._asdict().items() if x is not None]
-        return tuple(getattr(chunks, name) for name in found)
+        chunks = tile_chunks(inputs._replace(**dict(zip(input_names, tensors, strict=True))))
+        chunk_names[:] = [name for name, x in chunks._asdict().items() if x is not None]
+        return tuple(getattr(chunks, name) for name in chunk_names)
 
-    outputs, vjp = torch.func.vjp(present, *(getattr(inputs, name) for name in given))[:2]
+    outputs, vjp = torch.func.vjp(present, *(getattr(inputs, name) for name in input_names))[:2]
     absent = dict.fromkeys(Chunks._fields)
-    chunks = Chunks(**{**absent, **dict(zip(found, outputs, strict=True))})
+    chunks = Chunks(**{**absent, **dict(zip(chunk_names, outputs, strict=True))})
 
     def pull_back(d_chunks: Chunks) -> Inputs:
-        grads = vjp(tuple(getattr(d_chunks, name) for name in found))
-        return inputs._replace(**dict(zip(given, grads, strict=True)))
+        grads = vjp(tuple(getattr(d_chunks, name) for name in chunk_names))
+        return inputs._replace(**dict(zip(input_names, grads, strict=True)))
 
     return chunks, pull_back
 
@@ -171,20 +171,20 @@ def _pull_back_group(
 
 
 def _keys_seen_backwards(chunks: Chunks) -> Iterator[tuple[int, Float[Tensor, "g n r"]]]:
-    """The same from the last chunk to the first.
+    """`keys_seen` from the last chunk to the first.
 
-    Keys change on the way, so they are kept for some chunks and computed again between these:
-    keeping all would take more memory than an L x L matrix.
+    Keys change from chunk to chunk. They are stored for some chunks and recomputed for those in
+    between: storing all would take more memory than an L x L matrix.
     """
     if chunks.inside is None:
         yield from reversed(list(keys_seen(chunks)))
         return
     count = chunks.query.shape[1]
     stride = max(KEPT_CHUNKS, math.isqrt(count))
-    kept = [(0, chunks.key.new_empty(chunks.key.shape[0], chunks.key.shape[-1], 0))]
+    stored = [(0, chunks.key.new_empty(chunks.key.shape[0], chunks.key.shape[-1], 0))]
     if count > stride:
-        kept = [(c, keys.clone()) for c, keys in keys_seen(chunks) if c % stride == 0]
-    for first, past in reversed(kept):
+        stored = [(c, keys.clone()) for c, keys in keys_seen(chunks) if c % stride == 0]
+    for first, past in reversed(stored):
         between = keys_seen(chunks, first, first + stride, past)
         yield from reversed([(c, keys.clone()) for c, keys in between])
 
@@ -197,10 +197,10 @@ def _pull_back_scores(
     c: int,
     d_score: Float[Tensor, "g s j"],
 ) -> None:
-    """One tile's gradients of query, key, inside and the carry.
+    """Write one tile's gradients of query, key, inside and the carry into `d_chunks`.
 
-    On entry `d_keys` is the gradient of the keys as the next chunk sees them, on return as this
-    one does.
+    On entry `d_keys` is the gradient of the keys as the next chunk sees them; on return, as this
+    chunk sees them.
     """
     past = keys.shape[-1]
     d_past = d_score[..., :past]

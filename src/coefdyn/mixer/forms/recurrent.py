@@ -1,4 +1,4 @@
-"""The recurrent form: one step at a time, memory that does not grow."""
+"""The recurrent form: one step at a time, with memory that does not grow."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -13,7 +13,7 @@ def recurrent_step(
     v: Float[Tensor, "b h 1 p"],
     transition: Transition,
 ) -> tuple[Float[Tensor, "b h 1 p"], Float[Tensor, "b h n p"]]:
-    """M_t = A_t M_{t-1} + b_t k_t v_t^T and q_t^T M_t; k is the scaled key."""
+    """q_t^T M_t and M_t = A_t M_{t-1} + b_t k_t v_t^T; k is the scaled key b_t k_t."""
     written = k.mT * v
     if state is None:
         return q @ written, written

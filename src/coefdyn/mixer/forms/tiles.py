@@ -30,8 +30,8 @@ class Inputs(NamedTuple):
 
 
 def tile_chunks(inputs: Inputs) -> Chunks:
-    """Chunks of a tile's rows. Where A_t = I they have no scores `inside`: a tile's own keys are
-    then read as the earlier ones are, under a causal mask."""
+    """Chunks with as many steps as a tile has rows. Where A_t = I they have no scores `inside`: a
+    tile reads its own keys as it reads earlier ones, under a causal mask."""
     q, k, *parts = inputs
     transition = Transition(*parts)
     size = min(ROWS if transition.direction is None else ROWS_HOUSEHOLDER, q.shape[1])
@@ -43,8 +43,8 @@ def tile_chunks(inputs: Inputs) -> Chunks:
 def alpha_tiles(
     chunks: Chunks, readout: Readout, shift: bool
 ) -> Iterator[tuple[Float[Tensor, "g s j"], Float[Tensor, "g s"] | None]]:
-    """Chunk by chunk the coefficients of its rows, and with `shift` their largest scores, which
-    have been taken off before phi."""
+    """Yield the coefficients of each chunk's rows. With `shift`, also yield their largest scores,
+    which are subtracted before phi."""
     for c, keys in keys_seen(chunks):
         score = scores(chunks, keys, c, shift)
         unit = None
@@ -79,10 +79,10 @@ def keys_seen(
     last: int | None = None,
     past: Float[Tensor, "g n r"] | None = None,
 ) -> Iterator[tuple[int, Float[Tensor, "g n r"]]]:
-    """Chunks from `first` to `last` with the keys each reads, channels first and as they stand at
-    its start; `past` are those of `first`.
+    """Yield the chunks from `first` to `last`, each with the keys it reads: channels first, as they
+    are at the chunk's start. `past` are the keys that chunk `first` reads.
 
-    Where A_t = I they include the chunk's own. One buffer: copy what is to be kept.
+    Where A_t = I they include the chunk's own keys. All share one buffer: copy keys to keep them.
     """
     keys = chunks.key.flatten(1, 2).mT.contiguous()
     if past is not None:
@@ -92,9 +92,9 @@ def keys_seen(
         if chunks.inside is None:
             yield c, keys[..., : (c + 1) * size]
         else:
-            seen = keys[..., : c * size]
-            yield c, seen
-            seen.copy_(carry(seen, *chunks.carrier(c)))
+            earlier = keys[..., : c * size]
+            yield c, earlier
+            earlier.copy_(carry(earlier, *chunks.carrier(c)))
 
 
 def scores(
@@ -110,13 +110,13 @@ def scores(
 
 
 def causal(tile: Float[Tensor, "g s j"]) -> Float[Tensor, "g s j"]:
-    """Zero what lies above the diagonal, in place: row r of a tile ends at its own step."""
+    """Set what lies above the diagonal to zero, in place: each row ends at its own step."""
     tile[..., -tile.shape[-2] :].tril_()
     return tile
 
 
 def groups(q: Float[Tensor, "g t n"]) -> Iterator[slice]:
-    """Slices of heads, each a tile of scores."""
+    """Slices of heads, each small enough for one tile of scores."""
     heads, length, _ = q.shape
     step = max(1, TILE_ELEMENTS // (ROWS * length))
     for start in range(0, heads, step):

@@ -17,10 +17,12 @@ from coefdyn.mixer.slots.transition import Transition
 class Evolution(nn.Module):
     """A_t as a function of the block's input x_t and of the key k_t.
 
-    Traits: `own_direction` asks the mixer for a vector z_t, projected and preprocessed as k_t is,
-    in place of k_t; `may_grow` says that |A_t| can exceed 1; the `has_...` traits name the parts
-    of the `Transition` that are present; `per_channel` says that its decay differs by channel;
-    `dense`: A_t is none of the structures above and is returned as a matrix, which is slow.
+    Traits:
+    `own_direction`: the mixer passes z_t in place of k_t, projected and preprocessed alike;
+    `may_grow`: |A_t| can exceed 1;
+    `has_direction`, `has_decay`, `has_step_size`: which parts of the `Transition` are present;
+    `per_channel`: the decay differs by channel;
+    `dense`: A_t has no such structure and is returned as a matrix, which is slow.
     """
 
     own_direction = False
@@ -61,9 +63,9 @@ class Constant(Evolution):
 class GlaDecay(Evolution):
     """A_t = diag(lambda_t), lambda_t = sigmoid(W_2 W_1 x_t + bias)^(1/temperature).
 
-    One lambda per channel, or one per head where `per_channel` is false. `rank` is that of the map
-    W_2 W_1; a larger `temperature` takes every lambda nearer to 1. Gated linear attention, Yang et
-    al. 2023.
+    There is one lambda per channel, or one per head if `per_channel` is false. `rank` is the rank
+    of W_2 W_1. A larger `temperature` moves every lambda nearer to 1. Gated linear attention, Yang
+    et al. 2023.
     """
 
     has_decay = True
@@ -98,8 +100,8 @@ class GlaDecay(Evolution):
 class Mamba2Decay(Evolution):
     """A_t = exp(-Delta_t A), Delta_t = softplus(W x_t + bias) per head, A > 0.
 
-    A is one number per channel, or one per head where `per_channel` is false, and starts uniform in
-    `rate_range`; the bias starts so that Delta is log-uniform in `step_range`. Mamba-2, Dao and Gu
+    A is one number per channel, or one per head if `per_channel` is false. It starts uniform in
+    `rate_range`. The bias starts so that Delta is log-uniform in `step_range`. Mamba-2, Dao and Gu
     2024.
     """
 
@@ -189,8 +191,10 @@ class Householder(Evolution):
 
 
 class ExpForget(Evolution):
-    """A_t = exp(f_t) I, f_t = W x_t + bias per head: may exceed 1. exp(bias) starts at sigmoid(g)
-    with g spread over `gate_range`. mLSTM, Beck et al. 2024."""
+    """A_t = exp(f_t) I, f_t = W x_t + bias per head: may exceed 1.
+
+    exp(bias) starts at sigmoid(g), with g spread over `gate_range`. mLSTM, Beck et al. 2024.
+    """
 
     has_decay = True
     may_grow = True

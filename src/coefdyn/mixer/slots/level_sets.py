@@ -9,10 +9,10 @@ Interval = tuple[float, float]
 def level_set(
     magnitude: Callable[[float], float], eps: float, reach: float = 60.0, points: int = 24001
 ) -> list[Interval]:
-    """The intervals on which magnitude(s) <= eps.
+    """The intervals of s on which magnitude(s) <= eps.
 
-    A grid over [-reach, reach] finds them, bisection places their ends. One that touches an end of
-    the grid is taken to go on for ever. One that falls between two grid points is missed.
+    A grid over [-reach, reach] finds them, and bisection refines their ends. An interval that
+    touches an end of the grid counts as infinite. One that lies between two grid points is missed.
     """
     grid = [-reach + 2 * reach * i / (points - 1) for i in range(points)]
     inside = [magnitude(s) <= eps for s in grid]

@@ -9,17 +9,17 @@ from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-# A nonnegative row counts as all zero below this many times the smallest normal number of its
-# dtype (1e-32 in float32): gradients divide by the sum, and dividing by less could overflow.
+# A nonnegative row counts as all zero if its sum is below this many times the smallest normal
+# number of its dtype (1e-32 in float32). Gradients divide by the sum and could overflow there.
 ZERO_ROW = 2.0**20
 
 
 @dataclass(frozen=True)
 class Rows:
-    """What is known of the rows of alpha when eta is computed.
+    """What eta may use of the rows of alpha.
 
-    The true sums are `total * e^log_unit`: designs whose coefficients may overflow keep each row
-    in a unit of its own, and eta comes back in that unit.
+    The true sum of a row is `total * e^log_unit`: designs whose coefficients may overflow store
+    each row in a unit of its own. eta is expected in the same unit.
     """
 
     total: Float[Tensor, "b h t"] | None
@@ -28,7 +28,7 @@ class Rows:
     start: int  # number of steps before the first row
 
     def in_unit(self, value: float, like: Tensor) -> Tensor:
-        """`value`, a plain number, in each row's unit; short of overflow if the unit is tiny."""
+        """Express the number `value` in each row's unit, clipped where it would overflow."""
         if self.log_unit is None:
             return torch.full_like(like, value)
         largest = torch.finfo(like.dtype).max * 1e-6
@@ -43,9 +43,12 @@ class Rows:
 class Normalization(nn.Module):
     """eta_i from the input x_i and the rows of alpha.
 
-    Traits: `is_one`: eta = 1; `uses_row_sum`; `scale_invariant`: alpha/eta does not change when a
-    row of alpha is scaled; `accepts_unit`: eta can be given in a row's own unit; `sums_to_one`: the
-    row of alpha/eta sums to 1 (guarded rows apart). eta > 0 wherever alpha >= 0.
+    eta must be positive wherever alpha >= 0. Traits:
+    `is_one`: eta = 1;
+    `uses_row_sum`: eta depends on sum_j alpha_ij;
+    `scale_invariant`: alpha/eta does not change when a row of alpha is scaled;
+    `accepts_unit`: eta can be computed in a row's own unit;
+    `sums_to_one`: each row of alpha/eta sums to 1, unless it is guarded.
     """
 
     is_one = False
@@ -58,7 +61,7 @@ class Normalization(nn.Module):
         raise NotImplementedError
 
     def guarded(self, rows: Rows) -> Bool[Tensor, "b h t"] | None:
-        """Rows whose eta is not the formula's because it would be (nearly) zero."""
+        """Rows whose eta is replaced because the formula's is (nearly) zero; None if never."""
         return None
 
 
@@ -74,9 +77,9 @@ class One(Normalization):
 class RowSum(Normalization):
     """eta_i = sum_j alpha_ij.
 
-    Near zero: for a nonnegative readout a row whose sum is 0 gives y = 0 and no gradient, for a
-    signed one eta = sign(s) max(|s|, eps). With `added` > 0 a nonnegative readout has eta_i =
-    sum_j alpha_ij + added, which needs no rule.
+    Rule for a sum s near zero: with a nonnegative readout, s = 0 gives y = 0 and no gradient; with
+    a signed one, eta = sign(s) max(|s|, eps). With `added` > 0, a nonnegative readout has eta_i =
+    sum_j alpha_ij + added instead, which needs no rule.
     """
 
     neutral: ClassVar = {"added": 0.0}

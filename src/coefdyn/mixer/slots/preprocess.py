@@ -12,7 +12,7 @@ from coefdyn.mixer.fused import short_convolution
 
 
 class Preprocess(nn.Module):
-    """A causal map of the projected channels; `width` - 1 earlier steps are all it remembers."""
+    """A causal map of the projected channels. It looks back at most `width` - 1 steps."""
 
     width = 1
 
@@ -21,12 +21,12 @@ class Preprocess(nn.Module):
         self.channels = channels
 
     def settle(self, splits: Sequence[int]) -> None:
-        """Told once how many of the channels are q, k, v and, if A_t has a direction, z."""
+        """Called once with the number of channels of q, k, v and, if A_t has its own, z."""
 
     def forward(
         self, x: Float[Tensor, "b t c"], past: Float[Tensor, "b w c"] | None = None
     ) -> Float[Tensor, "b t c"]:
-        """`past` are the steps before the first, zeros if not given."""
+        """`past` holds the `width` - 1 steps before the first; None stands for zeros."""
         return x
 
     def remember(
@@ -48,8 +48,10 @@ class Nothing(Preprocess):
 
 
 class ShortConv(Preprocess):
-    """x_t <- SiLU(sum_{s < width} kernel_{width-1-s} * x_{t-s}), each channel on its own; with
-    `applies_to` = qk the channels of v stay as they are."""
+    """x_t <- SiLU(sum_{s < width} kernel_{width-1-s} * x_{t-s}), each channel on its own.
+
+    With `applies_to` = qk the channels of v stay as they are.
+    """
 
     neutral: ClassVar = {"applies_to": "qkv"}
 
@@ -62,7 +64,7 @@ class ShortConv(Preprocess):
                 f"preprocess=short_conv applies_to={applies_to} is not known; choose qkv or qk"
             )
         self.width, self.applies_to = width, applies_to
-        self.splits: list[int] | None = None  # where v is left out
+        self.splits: list[int] | None = None  # set only where v is left out
         self.kernel = nn.Parameter(torch.empty(channels, 1, width))
         self.reset_special()
 

@@ -18,11 +18,13 @@ aten = torch.ops.aten
 class Readout(nn.Module):
     """alpha = phi(s), elementwise.
 
-    Traits: `polynomial` are the coefficients a_0, a_1, ... where phi(s) = sum_p a_p s^p;
-    `nonnegative`: phi >= 0; `homogeneous` is the degree d of phi(c s) = c^d phi(s) for c > 0;
-    `exponential`: phi(s - m) = e^(-m) phi(s). `None` and `False` mean "no". With a `feature_map`
-    alpha is a product of features of q and h, and phi the identity on it. `compiled` names the loop
-    of compiled/readouts.py that computes phi; a readout without one uses tensor forms.
+    Traits, for which `None` and `False` mean "no":
+    `polynomial`: the coefficients a_0, a_1, ... of phi(s) = sum_p a_p s^p;
+    `nonnegative`: phi >= 0;
+    `homogeneous`: the degree d of phi(c s) = c^d phi(s) for c > 0;
+    `exponential`: phi(s - m) = e^(-m) phi(s);
+    `feature_map`: alpha is a product of features of q and h, on which phi is the identity;
+    `compiled`: the loop of compiled/readouts.py for phi; without one, tensor forms are used.
     """
 
     polynomial: tuple[float, ...] | None = None
@@ -41,13 +43,13 @@ class Readout(nn.Module):
     def backward(
         self, grad: Float[Tensor, "*s"], s: Float[Tensor, "*s"], alpha: Float[Tensor, "*s"]
     ) -> Float[Tensor, "*s"]:
-        """grad * phi'(s). Members may override it with a cheaper formula in s and alpha."""
+        """grad * phi'(s). Subclasses may override it with a cheaper formula in s and alpha."""
         pull_back = torch.func.vjp(self.forward, s)[1]
         (grad_s,) = pull_back(grad)
         return grad_s
 
     def measure(self, q: Float[Tensor, "*b n"], h: Float[Tensor, "*b n"]) -> Float[Tensor, "*b"]:
-        """alpha_ij from q_i and h_ij, as `definition.py` wants it."""
+        """alpha_ij from the vectors q_i and h_ij, for `definition.py`."""
         return self((q * h).sum(-1))
 
     @property
@@ -55,7 +57,7 @@ class Readout(nn.Module):
         return None if self.polynomial is None else len(self.polynomial) - 1
 
     def near_zero_set(self, eps: float) -> list[Interval]:
-        """The intervals of s on which |phi(s)| <= eps, by root finding unless a member knows."""
+        """The intervals of s on which |phi(s)| <= eps; numerical unless a subclass overrides it."""
         return level_set(lambda s: self(torch.tensor(s, dtype=torch.float64)).abs().item(), eps)
 
 
@@ -85,7 +87,7 @@ class Softplus(Readout):
     nonnegative = True
 
     def forward(self, s: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
-        return F.softplus(s, threshold=40.0)  # the default 20 is short of float64's precision
+        return F.softplus(s, threshold=40.0)  # the default 20 costs float64 its last digits
 
     def backward(
         self, grad: Float[Tensor, "*s"], s: Float[Tensor, "*s"], alpha: Float[Tensor, "*s"]
@@ -229,8 +231,8 @@ class Polynomial(Readout):
         super().__init__()
         if len(coefficients) < 2 or coefficients[-1] == 0:
             raise ValueError(
-                f"readout=polynomial needs coefficients a_0, a_1, ... of degree at least 1 with a "
-                f"last one that is not 0, not {list(coefficients)}"
+                f"readout=polynomial coefficients={list(coefficients)} must be a_0, a_1, ...: at "
+                "least two numbers, of which the last is not 0"
             )
         self.polynomial = tuple(float(a) for a in coefficients)
         if sum(a != 0 for a in coefficients) == 1:  # a_p s^p alone
@@ -249,7 +251,7 @@ class Polynomial(Readout):
         p = np.polynomial.Polynomial(self.polynomial)
         roots = np.concatenate([(p - eps).roots(), (p + eps).roots()])
         ends = [-math.inf, *np.sort(roots[np.abs(roots.imag) < 1e-9].real).tolist(), math.inf]
-        # Beyond the outermost roots |phi| > eps; between two neighbours either all or nothing is.
+        # Beyond the outermost roots |phi| > eps. Between neighbours, one point decides for all.
         inner = itertools.pairwise(ends[1:-1])
         return [(low, high) for low, high in inner if abs(p((low + high) / 2)) <= eps]
 
@@ -267,7 +269,7 @@ class TaylorExp(Polynomial):
 class Kernel(Readout):
     """alpha = psi(q)^T psi(h), psi = `feature_map` per channel: the identity on features.
 
-    Its score is the product of features, so as a function of s it is the identity on s >= 0.
+    The score s is this product of features, so phi is the identity on s >= 0.
     """
 
     nonnegative = True

@@ -12,11 +12,12 @@ from coefdyn.mixer.slots.transition import Transition
 
 
 class Scaling(nn.Module):
-    """b_j > 0, one number per head; n below is the width of one head.
+    """b_j > 0, one number per head. In the subclasses, n is the width of one head.
 
-    Traits: `constant` is b_j where it is one number; where `log_space` is true, forward returns
-    log b_j (b_j itself may overflow); `needs_step_size` and `needs_strength` name what it shares
-    with A_t.
+    Traits:
+    `constant`: the value of b_j, if it is the same for all inputs;
+    `log_space`: forward returns log b_j, because b_j itself may overflow;
+    `needs_step_size`, `needs_strength`: b_j is taken from this part of A_t.
     """
 
     constant: float | None = None

@@ -17,9 +17,9 @@ class Transition:
     """A_t = (I - beta_t w_t w_t^T) diag(a_t) with a_t > 0 and |w_t| = 1.
 
     `log_decay` is log a_t: absent (a = 1), one number per head (m = 1), or one per channel
-    (m = n). Per-channel decays never exceed 1; a number per head may. `step_size` is Delta_t where
+    (m = n). A decay per channel never exceeds 1; a decay per head may. `step_size` is Delta_t if
     A_t has one. Leading axes are batch and head, or both in one. `matrix` is an A_t of any other
-    kind, alone and written out: only `definition.py` takes it.
+    kind, written out; the other parts are then absent, and only `definition.py` can use it.
     """
 
     log_decay: Float[Tensor, "*b t m"] | None = None
@@ -37,7 +37,7 @@ class Transition:
         return self.log_decay is not None and self.log_decay.shape[-1] > 1
 
     def matrices(self, like: Float[Tensor, "b h t n"]) -> Float[Tensor, "b h t n n"]:
-        """A_t written out as n x n matrices, for `definition.py`; shaped as the keys `like`."""
+        """A_t written out as n x n matrices, for `definition.py`; `like` are the keys."""
         if self.matrix is not None:
             return self.matrix.to(like)
         n = like.shape[-1]
@@ -48,9 +48,9 @@ class Transition:
         return A if self.log_decay is None else A * self.log_decay.exp().unsqueeze(-2)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "Transition":
-        """Apply `function` to every tensor held."""
-        held = {field.name: getattr(self, field.name) for field in fields(self)}
-        return Transition(**{name: x if x is None else function(x) for name, x in held.items()})
+        """Apply `function` to every part that is present."""
+        parts = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Transition(**{name: x if x is None else function(x) for name, x in parts.items()})
 
     def power(self, degree: int) -> "Transition":
         """The decay of degree-fold products of channels: h (x) h decays by a (x) a."""
@@ -67,11 +67,11 @@ class Transition:
     def growth(
         self, log_scaling: Float[Tensor, "b h t"], previous: Float[Tensor, "b h 1"] | None = None
     ) -> tuple[Float[Tensor, "b h t"], Float[Tensor, "b h t"]]:
-        """m_t = max(m_{t-1} + log a_t, log b_t), which bounds log h_{t,j} for all j; and
-        m_{t-1} - m_t.
+        """m_t = max(m_{t-1} + log a_t, log b_t), and m_{t-1} - m_t.
 
-        A choice of units, not part of the function computed, so it carries no gradient. float64:
-        m_t can be large while differences of it matter.
+        m_t bounds log h_{t,j} for all j. It only chooses units and does not change the function
+        computed, so it has no gradient. It is float64, because it can be large while its
+        differences matter.
         """
         with torch.no_grad():
             if previous is None and self.log_decay is not None and fits(log_scaling):

@@ -1,4 +1,4 @@
-"""Batches for all members of a population: those of each seed once."""
+"""Batches for all members of a population. Members with the same seed share them."""
 
 from collections.abc import Iterator, Mapping
 
@@ -8,7 +8,7 @@ BySeed = dict[int, Batch]
 
 
 class MemberBatches(Resumable):
-    """Training batches of every seed, in step."""
+    """Training batches of every seed: batch i of each comes at the same time."""
 
     def __init__(self, of_seeds: Mapping[int, Resumable]) -> None:
         super().__init__(seed=0)
@@ -27,7 +27,7 @@ class MemberBatches(Resumable):
 
 
 class MemberTests:
-    """Test batches of every seed, in step."""
+    """Test batches of every seed: batch i of each comes at the same time."""
 
     def __init__(self, of_seeds: Mapping[int, Batches]) -> None:
         self.of_seeds = of_seeds
@@ -36,5 +36,5 @@ class MemberTests:
         return len(next(iter(self.of_seeds.values())))
 
     def __iter__(self) -> Iterator[BySeed]:
-        for found in zip(*self.of_seeds.values(), strict=True):
-            yield dict(zip(self.of_seeds, found, strict=True))
+        for batches in zip(*self.of_seeds.values(), strict=True):
+            yield dict(zip(self.of_seeds, batches, strict=True))

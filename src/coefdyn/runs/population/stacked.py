@@ -1,4 +1,4 @@
-"""Models of one architecture as one: a vector of weights per member, all in one pass."""
+"""Several models of one architecture, computed in one pass. Each has one vector of weights."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -14,11 +14,11 @@ from coefdyn.runs.population.batches import BySeed
 from coefdyn.runs.progress import Scores
 from coefdyn.tasks.task import IGNORE
 
-MOMENTS = ("exp_avg", "exp_avg_sq")  # of AdamW, a number per weight
+MOMENTS = ("exp_avg", "exp_avg_sq")  # AdamW's state, a number per weight
 
 
 class Stack:
-    """A learner with a row per member. The optimizer sees a group with one vector for each."""
+    """A learner with a row per member. The optimizer has a group with one vector for each."""
 
     def __init__(
         self,
@@ -48,12 +48,12 @@ class Stack:
         inputs, targets = self._data(batch, rows)
         logits = self._over_members(self._forward, rows, inputs)
         for i, score in enumerate(scores):
-            wanted = targets if targets.ndim == 2 else targets[i]
-            scored = wanted != IGNORE
-            score.add(logits[i][scored].float(), wanted[scored])
+            row_targets = targets if targets.ndim == 2 else targets[i]
+            scored = row_targets != IGNORE
+            score.add(logits[i][scored].float(), row_targets[scored])
 
     def model_of(self, row: int) -> SequenceModel:
-        """With what form computed it."""
+        """A member's model with its present weights, and the form that computed it."""
         model, weights = self.models[row], self.weights[row].detach()
         vector_to_parameters(weights.clone(), model.to(weights.device).parameters())
         for own, base in zip(mixers_of(model), mixers_of(self.base), strict=True):
@@ -62,7 +62,7 @@ class Stack:
 
     def parts(self, checkpoint: dict[str, Any], rows: Sequence[int]) -> list[dict[str, Any]]:
         (optimizer,) = checkpoint["optimizer_states"]
-        found = []
+        checkpoints = []
         for place, row in enumerate(rows):
             state, group = optimizer["state"][row], optimizer["param_groups"][row]
             moments = zip(*(self._split(state[name]) for name in MOMENTS), strict=True)
@@ -73,12 +73,12 @@ class Stack:
             group = group | {"params": list(range(len(self.names)))}
             weights = self._split(checkpoint["state_dict"][f"model.{row}"])
             keys = (f"model.{name}" for name in self.names)
-            found.append(checkpoint | {
+            checkpoints.append(checkpoint | {
                 "state_dict": dict(zip(keys, weights, strict=True)),
                 "optimizer_states": [{"state": own, "param_groups": [group]}],
                 "runs": [checkpoint["runs"][place]],
             })  # fmt: skip
-        return found
+        return checkpoints
 
     def whole(self, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
         states, groups = {}, []
@@ -100,12 +100,12 @@ class Stack:
         }
 
     def _split(self, vector: Tensor) -> list[Tensor]:
-        """By parameter. Clones: a file would else have the whole vector once for each."""
+        """Split a vector by parameter, into clones: a saved view would store the whole vector."""
         parts = vector.split([shape.numel() for shape in self.shapes])
         return [x.reshape(shape).clone() for x, shape in zip(parts, self.shapes, strict=True)]
 
     def _data(self, batch: BySeed, rows: Sequence[int]) -> list[Tensor]:
-        """Inputs and targets: b t if they are the same for all, else m b t."""
+        """Inputs and targets: b t if all members share them, else m b t, m the member."""
         seeds = [self.seeds[row] for row in rows]
         if len(batch) == 1:
             return list(batch[seeds[0]])
@@ -114,6 +114,7 @@ class Stack:
     def _over_members(
         self, function: Callable[..., Tensor], rows: Sequence[int], *data: Tensor
     ) -> Tensor:
+        """`function` of each member's parameters and data, in one pass."""
         weights = torch.stack([self.weights[row] for row in rows])
         columns = weights.split([shape.numel() for shape in self.shapes], dim=1)
         parts = {

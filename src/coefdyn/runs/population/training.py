@@ -1,8 +1,8 @@
-"""Runs that differ in learning rate, weight decay and seed only, trained at once.
+"""Populations: runs that differ only in learning rate, weight decay and seed, trained at once.
 
-One step of all is one pass under torch.func.vmap: where a model is so small that launching
-operations is what costs, ten members take little longer than one. Each gets the record that its
-own run would have given. A member that diverges or reaches `stop_at` leaves; the others go on.
+One step of all members is one pass under torch.func.vmap. If a model is so small that launching
+operations dominates, ten members take little longer than one. Each member gets the record that its
+own run would have given. A member that diverges or reaches `stop_at` leaves; the others continue.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ Ending = Record | Exception  # a record, or why there is none
 
 
 def train_population(configs: Sequence[Config]) -> list[Ending]:
-    """What became of each run, in the order given; what is recorded already is not done again."""
+    """Train the runs and return the ending of each, in order. A recorded run is only read."""
     directories = [folder_of(config) for config in configs]
     if len({family(config) for config in configs}) > 1:
         raise ConfigError(
@@ -42,21 +42,22 @@ def train_population(configs: Sequence[Config]) -> list[Ending]:
     if not is_fused(configs[0]):
         return [_alone(config) for config in configs]
     endings: dict[Path, Ending] = {}
-    with contextlib.ExitStack() as held:
-        jobs: list[tuple[int, Job]] = []  # with the steps it has behind it
+    with contextlib.ExitStack() as locks:
+        jobs: list[tuple[int, Job]] = []  # with the steps of its checkpoint
         for config, directory in zip(configs, directories, strict=True):
             try:
-                found = _join(config, held)
-                if isinstance(found, Job):
-                    steps = steps_of(directory / CHECKPOINT, found.setup.model)
-                    jobs.append((steps, found))
+                joined = _join(config, locks)
+                if isinstance(joined, Job):
+                    steps = steps_of(directory / CHECKPOINT, joined.setup.model)
+                    jobs.append((steps, joined))
                 else:
-                    endings[directory] = found
+                    endings[directory] = joined
             except (LockedError, ConfigError, OSError) as error:
                 endings[directory] = error
         jobs.sort(key=lambda pair: pair[0], reverse=True)
+        # After a kill between two checkpoints, members may differ in their steps.
         for _, group in itertools.groupby(jobs, key=lambda pair: pair[0]):
-            _train([job for _, job in group], endings)  # a kill may come between two checkpoints
+            _train([job for _, job in group], endings)
     return [endings[directory] for directory in directories]
 
 
@@ -67,35 +68,35 @@ def _alone(config: Config) -> Ending:
         return error
 
 
-def _join(config: Config, held: contextlib.ExitStack) -> Job | Record:
-    """The run, locked; or its record if it has one."""
+def _join(config: Config, locks: contextlib.ExitStack) -> Job | Record:
+    """Lock the run and return its job; or return its record if it has one."""
     recorded = record_of(folder_of(config))
     if recorded is not None and not config.settings.force:
         return recorded
     job = begin(set_up(config))
-    return take(job, held) or job
+    return take(job, locks) or job
 
 
 def _train(jobs: list[Job], endings: dict[Path, Ending]) -> None:
-    """Jobs that are equally far, until each has its ending."""
+    """Train jobs that have done equally many steps, and put their endings into `endings`."""
     _share_data(jobs)
     setups = [job.setup for job in jobs]
     settings, device = [setup.config.settings for setup in setups], setups[0].device
     stack = Stack(
         [setup.model for setup in setups],
-        [chosen.seed for chosen in settings],
-        [chosen.optimizer for chosen in settings],
+        [member.seed for member in settings],
+        [member.optimizer for member in settings],
         device,
     )
     train: dict[int, Resumable] = {}
     test: dict[int, list[Batches]] = {}
-    for setup, chosen in zip(setups, settings, strict=True):
+    for setup, member in zip(setups, settings, strict=True):
         assert isinstance(setup.data, ExampleData)
         size = max(1, setup.test_batch_size // len(jobs))
-        train[chosen.seed] = setup.training_batches()
-        test[chosen.seed] = setup.data.test_batches(size, device)
+        train[member.seed] = setup.training_batches()
+        test[member.seed] = setup.data.test_batches(size, device)
     splits = zip(*test.values(), strict=True)
-    tests = [MemberTests(dict(zip(test, found, strict=True))) for found in splits]
+    tests = [MemberTests(dict(zip(test, batches, strict=True))) for batches in splits]
 
     def end(module: Training, row: int) -> None:
         endings[jobs[row].directory] = _end(jobs[row], stack, module, row)
@@ -109,7 +110,7 @@ def _end(job: Job, stack: Stack, module: Training, row: int) -> Ending:
     """A member's record, as its own run would have written it."""
     if job.progress.taken_over is not None:
         return job.progress.taken_over
-    stack.model_of(row)  # is the job's own
+    stack.model_of(row)  # updates the job's own model
     try:
         record = make_record(job, module, {"mode": "fused", "members": len(module.runs)})
         assert record is not None
@@ -120,7 +121,7 @@ def _end(job: Job, stack: Stack, module: Training, row: int) -> Ending:
 
 
 def _share_data(jobs: Sequence[Job]) -> None:
-    """Members with the same data have one copy of it."""
+    """Let members with the same data share one copy of it."""
     known: dict[int, Data] = {}
     for job in jobs:
         data = known.setdefault(int(job.setup.config.settings.task["seed"]), job.setup.data)

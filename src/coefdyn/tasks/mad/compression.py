@@ -20,7 +20,7 @@ class Compression(Task):
 
     @property
     def chance(self) -> float:
-        """The aggregation token, always in its place, can be had for nothing."""
+        """The aggregation token is always the last one, so a guesser has it right."""
         return (1 + (self.seq_len - 1) / (self.vocab_size - 1)) / self.seq_len
 
     def draw(self, count: int, split: Split, rng: np.random.Generator) -> Examples:

@@ -19,13 +19,13 @@ from coefdyn.tasks.task import (
 
 
 class FuzzyRecall(Task):
-    """Pairs of a key motif and a value motif; at the end a planted pair, the probe, comes again.
+    """Pairs of a key motif and a value motif. The last pair, the probe, repeats an earlier one.
 
     Motifs are tuples of 1 to `k_motif_size` (`v_motif_size`) distinct tokens; keys of the test
     split have the full size. Sequences are padded on the left with V-1 (V-2 without `multi_query`,
-    where a copy token V-1 precedes the probe). With `multi_query` the values of all repeated keys
-    are scored in the test, otherwise the probe's alone. Every probe is planted, so that it can be
-    answered; the original generator leaves out 2 to 3 % of them.
+    where a copy token V-1 precedes the probe). With `multi_query` the test scores the values of all
+    repeated keys, otherwise only the probe's. Every probe is planted earlier, so that it can be
+    answered; the original generator fails to do so for 2 to 3 % of them.
     """
 
     original = "generate_fuzzy_in_context_recall_instance"
@@ -76,17 +76,17 @@ class FuzzyRecall(Task):
         value = _motifs(rng, (count, 1), 1, self.v_motif_size, *values)
         probe = key.size + value.size
         end = self.seq_len - probe - longest  # no pair starts here or later, so that all fits
-        # At most `longest` steps on, a pair starts: the probe is planted before the end.
+        # A pair starts within the next `longest` steps, so the probe is planted before the end.
         planted_from = rng.integers(end - longest + 1)
 
         slots = self.seq_len // (smallest_key + 1)
         noisy = rng.random((count, slots)) < self.frac_noise
         pair_keys = _motifs(rng, (count, slots), smallest_key, self.k_motif_size, *keys)
-        drawn = _motifs(rng, (count, slots), 1, self.v_motif_size, *values)
+        drawn_values = _motifs(rng, (count, slots), 1, self.v_motif_size, *values)
         codes = np.where(noisy, -1 - np.arange(slots), pair_keys.codes(self.n_keys))
         first = _first_equal(codes)  # a key keeps the value of its first appearance
         is_probe = codes == key.codes(self.n_keys)
-        pair_values = value.where(is_probe, drawn.take(first))
+        pair_values = value.where(is_probe, drawn_values.take(first))
 
         length = pair_keys.size + pair_values.size
         start = length.cumsum(1) - length
@@ -99,13 +99,13 @@ class FuzzyRecall(Task):
         start = start + after_plant * probe
         used = start < end
         body = (used * length).sum(1, keepdims=True) + plant * probe
-        seen = (first < np.arange(slots)) | (is_probe & after_plant)
+        repeated = (first < np.arange(slots)) | (is_probe & after_plant)
 
         sheet = Sheet(count, self.seq_len + 1, pad=self.vocab_size - self.special)
         offset = self.seq_len + 1 - body - probe - (self.special - 1)
         pairs = used & ~noisy
         sheet.write(offset + start, pair_keys, pairs)
-        scored = pairs & seen & self.multi_query
+        scored = pairs & repeated & self.multi_query
         sheet.write(offset + start + pair_keys.size, pair_values, pairs, scored)
         noise = rng.integers(max(self.noise_vocab_size, 1), size=(count, slots, longest))
         noise_motifs = Motifs(self.n_keys + self.n_values + noise, length)
@@ -126,7 +126,7 @@ class Motifs(NamedTuple):
     size: Int64[ndarray, "b s"]
 
     def codes(self, n_tokens: int) -> Int64[ndarray, "b s"]:
-        """A number for each tuple: the same for equal ones, different for others."""
+        """A number for each tuple: the same for equal tuples, different for different ones."""
         used = np.arange(self.tokens.shape[-1]) < self.size[..., None]
         digits = np.where(used, self.tokens + 1, 0)
         return digits @ (n_tokens + 1) ** np.arange(self.tokens.shape[-1])
@@ -136,7 +136,7 @@ class Motifs(NamedTuple):
         return Motifs(tokens, np.take_along_axis(self.size, slot, axis=1))
 
     def where(self, condition: Bool[ndarray, "b s"], other: "Motifs") -> "Motifs":
-        """These motifs, broadcast, where the condition holds, and `other` where not."""
+        """These motifs (broadcast) where the condition holds, and `other` elsewhere."""
         tokens = np.where(condition[..., None], self.tokens, other.tokens)
         return Motifs(tokens, np.where(condition, self.size, other.size))
 
@@ -155,14 +155,14 @@ class Sheet:
         here: Bool[ndarray, "b s"],
         scored: Bool[ndarray, "b s"] | None = None,
     ) -> None:
-        """Write motifs at `start` where `here`, and note them as scored where `scored`."""
+        """Write motifs at `start` where `here` is true, and score them where `scored` is."""
         for i in range(motifs.tokens.shape[-1]):
             row, slot = np.nonzero(here & (motifs.size > i))
             token, place = motifs.tokens[row, slot, i], start[row, slot] + i
             self.tokens[row, place] = token
             if scored is not None:
-                kept = scored[row, slot]
-                self.scored[row[kept], place[kept]] = token[kept]
+                is_scored = scored[row, slot]
+                self.scored[row[is_scored], place[is_scored]] = token[is_scored]
 
 
 def _motifs(
@@ -177,7 +177,7 @@ def _motifs(
     size = rng.integers(smallest, largest + 1, size=shape)
     chosen: list[ndarray] = []
     for i in range(largest):
-        # The token's rank among those not chosen yet, then past each chosen one up to it.
+        # Draw a rank among the ids not chosen yet, then step over each chosen id up to it.
         token = rng.integers(n_ids - i, size=shape)
         for earlier in np.sort(np.stack(chosen), axis=0) if chosen else []:
             token += token >= earlier
@@ -186,7 +186,7 @@ def _motifs(
 
 
 def _first_equal(codes: Int64[ndarray, "b s"]) -> Int64[ndarray, "b s"]:
-    """For each slot the first one of its row with the same code."""
+    """For each slot, the first slot of its row with the same code."""
     order = codes.argsort(axis=1, kind="stable")
     ordered = np.take_along_axis(codes, order, axis=1)
     new = np.ones_like(ordered, dtype=bool)

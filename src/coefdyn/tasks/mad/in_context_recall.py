@@ -17,9 +17,9 @@ from coefdyn.tasks.task import (
 class InContextRecall(Task):
     """Pairs key value key value ..., the last of which repeats a key already shown.
 
-    A key's value is drawn when the key first appears. A slot is a pair of noise tokens with
-    probability `frac_noise`, one random slot never. With `multi_query` the values of all repeated
-    keys are scored in the test, otherwise the last one alone, after a copy token V-1.
+    A key's value is drawn when the key first appears. A slot holds noise tokens with probability
+    `frac_noise`, except for one random slot that never does. With `multi_query` the test scores the
+    values of all repeated keys, otherwise only the last one, which follows a copy token V-1.
     """
 
     original = "generate_in_context_recall_instance"
@@ -56,28 +56,28 @@ class InContextRecall(Task):
 
     def draw(self, count: int, split: Split, rng: np.random.Generator) -> Examples:
         slots = self.seq_len // 2 - 1
-        everyone = np.arange(count)
+        rows = np.arange(count)
         keys = rng.integers(self.n_keys, size=(count, slots))
         value_of = self.n_keys + rng.integers(self.n_values, size=(count, self.n_keys))
         noisy = rng.random((count, slots)) < self.frac_noise
-        noisy[everyone, rng.integers(slots, size=count)] = False
+        noisy[rows, rng.integers(slots, size=count)] = False
         noise = rng.integers(max(self.noise_vocab_size, 1), size=(count, slots, 2))
 
         shown = np.zeros((count, self.n_keys), dtype=bool)
         repeated = np.zeros((count, slots), dtype=bool)
         for slot in range(slots):
-            repeated[:, slot] = shown[everyone, keys[:, slot]] & ~noisy[:, slot]
-            shown[everyone, keys[:, slot]] |= ~noisy[:, slot]
-        # A uniform choice among the keys shown: the largest of random numbers.
+            repeated[:, slot] = shown[rows, keys[:, slot]] & ~noisy[:, slot]
+            shown[rows, keys[:, slot]] |= ~noisy[:, slot]
+        # A uniform choice among the keys shown: the one with the largest random number.
         probe = np.where(shown, rng.random(shown.shape), -1).argmax(1)
 
-        values = value_of[everyone[:, None], keys]
+        values = value_of[rows[:, None], keys]
         tokens = np.stack([keys, values], axis=-1)
         tokens[noisy] = self.n_keys + self.n_values + noise[noisy]
         scored = np.full_like(tokens, IGNORE)
         if self.multi_query:
             scored[..., 1] = np.where(repeated, values, IGNORE)
-        answer = value_of[everyone, probe]
+        answer = value_of[rows, probe]
         last = np.stack([probe, answer], axis=-1)
         last_scored = np.stack([np.full_like(probe, IGNORE), answer], axis=-1)
         if not self.multi_query:

@@ -6,10 +6,10 @@ from coefdyn.tasks.task import IGNORE, Examples, Split, Task, check_noise, halve
 
 
 class Memorization(Task):
-    """key, insert, key, insert, ...: at each insert token V-1 the key's value is wanted.
+    """key, insert, key, insert, ...: at each insert token V-1 the target is the key's value.
 
-    The map is fixed by `map_seed` and the same in both splits. A test key that training never
-    showed cannot be known, which bounds the accuracy.
+    The map is fixed by `map_seed` and the same in all splits. The value of a test key that never
+    occurs in training cannot be known, which bounds the accuracy.
     """
 
     original = "generate_memorization_instance"
@@ -39,10 +39,10 @@ class Memorization(Task):
         return 1 / self.n_values
 
     def ceiling(self, train: Examples, test: Examples) -> float:
-        """The share of answers whose key training has shown; another can only be guessed."""
-        shown = train.inputs[train.inputs < self.n_keys]
-        asked = test.inputs[:, ::2][test.targets[:, 1::2] != IGNORE]
-        return float(np.isin(asked, shown).mean())
+        """The share of answers whose key occurs in training; others can only be guessed."""
+        train_keys = train.inputs[train.inputs < self.n_keys]
+        test_keys = test.inputs[:, ::2][test.targets[:, 1::2] != IGNORE]
+        return float(np.isin(test_keys, train_keys).mean())
 
     def draw(self, count: int, split: Split, rng: np.random.Generator) -> Examples:
         pairs = self.seq_len // 2

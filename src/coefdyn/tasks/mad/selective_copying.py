@@ -6,10 +6,10 @@ from coefdyn.tasks.task import IGNORE, Examples, Split, Task
 
 
 class SelectiveCopying(Task):
-    """Content tokens among blanks, a copy token, then one blank per token to copy: there the
-    content is to be repeated in order.
+    """Content tokens among blanks, a copy token, then one blank per content token.
 
-    Ids: content 0..V-3, blank V-2, copy V-1. Each blank falls before a random content token.
+    The targets of these last blanks are the content tokens in order. Ids: content 0..V-3, blank
+    V-2, copy V-1. Each blank among the content stands before a random content token.
     """
 
     original = "generate_selective_copying_instance"

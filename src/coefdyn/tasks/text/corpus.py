@@ -1,6 +1,6 @@
-"""Text to tokens on disk: a split is a flat file of uint16 ids, and beside it what they are.
+"""Text as tokens on disk: a split is a flat file of uint16 ids, and a sidecar that describes it.
 
-The text is taken in rows, as the Hub has them: a blank line is an empty row, any other line is a
+Text is read in rows, as on the Hugging Face Hub: a blank line is an empty row, any other line is a
 row that ends in a newline. Rows are tokenized one by one and joined without a separator.
 """
 
@@ -36,7 +36,7 @@ class Sidecar:
     vocab_size: int
     convention: str
     tokens: int
-    words: int  # of the text, parted by white space
+    words: int  # of the text, separated by white space
 
     @classmethod
     def read(cls, path: Path) -> "Sidecar":
@@ -67,8 +67,8 @@ def text_file(directory: Path, split: str) -> Path:
         if (directory / name).is_file():
             return directory / name
     raise ConfigError(
-        f"source={directory} has no {split} split ({' or '.join(names)}, or parquet files); "
-        "splits=[...] prepares others alone"
+        f"source={directory} has no {split} split ({' or '.join(names)}, or parquet files); add "
+        "it, or name the splits to prepare with splits=[...]"
     )
 
 
@@ -99,9 +99,9 @@ def rows_of_hub(name: str, split: str) -> Iterator[str]:
         raise ConfigError("source=hub needs datasets: pip install 'coefdyn[hub]'") from error
     try:
         rows = datasets.load_dataset("Salesforce/wikitext", name, split=split)
-    except Exception as error:  # network, permissions, names: each has errors of its own
+    except Exception as error:  # network, permissions, names: any type of error
         raise ConfigError(
-            f"source=hub cannot be had ({type(error).__name__}); download the files and give "
+            f"source=hub cannot be loaded ({type(error).__name__}); download the files and give "
             "their directory as source"
         ) from error
     for row in rows:
@@ -111,7 +111,7 @@ def rows_of_hub(name: str, split: str) -> Iterator[str]:
 def write_split(
     rows: Iterable[str], source: str, encoder: Encoder, out: Path, split: str, console: Console
 ) -> Sidecar:
-    """Tokens first, sidecar last, each by rename: a split without a sidecar is not there."""
+    """Write the tokens, then the sidecar, each by rename: without a sidecar a split is absent."""
     out.mkdir(parents=True, exist_ok=True)
     digest, tokens, words = hashlib.sha256(), 0, 0
     partial = out / f"{split}.bin.{os.getpid()}.partial"
@@ -153,23 +153,23 @@ def _chunks(rows: Iterable[str]) -> Iterator[list[str]]:
 
 
 def is_prepared(out: Path, split: str, source: str, encoder: Encoder) -> bool:
-    """Whether the same text and tokenizer have been prepared there, and nothing has been cut."""
+    """Whether `out` holds this split of the same source and tokenizer, in full."""
     if not (out / f"{split}.json").exists():
         return False
-    found = Sidecar.read(out / f"{split}.json")
+    sidecar = Sidecar.read(out / f"{split}.json")
     size = (out / f"{split}.bin").stat().st_size if (out / f"{split}.bin").exists() else -1
-    same = (found.source, found.tokenizer, found.convention) == (
+    same = (sidecar.source, sidecar.tokenizer, sidecar.convention) == (
         source,
         encoder.identity,
         CONVENTION,
     )
-    return same and size == 2 * found.tokens
+    return same and size == 2 * sidecar.tokens
 
 
 def read_split(
     directory: Path, split: str, vocab_size: int
 ) -> tuple[UInt16[ndarray, " t"], Sidecar]:
-    """The tokens of a split, as they lie on disk, if they are what their sidecar says."""
+    """The tokens of a split, mapped from disk, and their sidecar; ConfigError if they differ."""
     sidecar, path = Sidecar.read(directory / f"{split}.json"), directory / f"{split}.bin"
     if not path.exists() or path.stat().st_size != 2 * sidecar.tokens:
         raise ConfigError(
@@ -178,7 +178,7 @@ def read_split(
     if sidecar.vocab_size != vocab_size:
         raise ConfigError(
             f"{path} was made with a tokenizer of {sidecar.vocab_size} tokens, but "
-            f"task.vocab_size={vocab_size}"
+            f"task.vocab_size={vocab_size}; set it to match, or prepare again"
         )
     tokens = np.memmap(path, dtype=np.uint16, mode="r")
     largest = max(int(tokens[i : i + 2**24].max()) for i in range(0, len(tokens), 2**24))
@@ -188,9 +188,9 @@ def read_split(
 
 
 def text_identity(directory: Path) -> str:
-    """What stands for prepared text in a run's name: the text and tokenizer, wherever they are.
-    What has not been prepared has no name but its place."""
+    """The text as part of a run's name: hashes of text and tokenizer, wherever the files are. Text
+    that is not prepared is named by its directory."""
     if not all((directory / f"{split}.json").exists() for split in SPLITS):
         return str(directory)
-    found = [Sidecar.read(directory / f"{split}.json") for split in SPLITS]
-    return " ".join(f"{sidecar.sha256} {sidecar.tokenizer}" for sidecar in found)
+    sidecars = [Sidecar.read(directory / f"{split}.json") for split in SPLITS]
+    return " ".join(f"{sidecar.sha256} {sidecar.tokenizer}" for sidecar in sidecars)

@@ -22,12 +22,12 @@ class ByTokenizers:
         try:
             self.tokenizer = Tokenizer(models.BPE.from_file(str(vocab), str(merges)))
         except Exception as error:  # the library raises plain Exception
-            raise ConfigError(f"{vocab} and {merges} are no GPT-2 vocabulary: {error}") from error
+            raise ConfigError(f"{vocab} and {merges} hold no GPT-2 vocabulary: {error}") from error
         self.tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         self.vocab_size = self.tokenizer.get_vocab_size()
 
     def encode(self, rows: list[str]) -> list[list[int]]:
-        return [found.ids for found in self.tokenizer.encode_batch(rows)]
+        return [encoding.ids for encoding in self.tokenizer.encode_batch(rows)]
 
 
 class ByTiktoken:
@@ -38,7 +38,7 @@ class ByTiktoken:
             import tiktoken
             from tiktoken.load import data_gym_to_mergeable_bpe_ranks
         except ImportError as error:
-            raise ConfigError("engine=tiktoken needs it: pip install tiktoken") from error
+            raise ConfigError("engine=tiktoken needs tiktoken: pip install tiktoken") from error
         self.identity = identity(vocab, merges)
         ranks = data_gym_to_mergeable_bpe_ranks(str(merges), str(vocab))
         self.encoding = tiktoken.Encoding(
@@ -55,10 +55,10 @@ def gpt2(tokenizer: str, engine: str) -> Encoder:
     if engine not in ENGINES:
         raise ConfigError(f"engine={engine} is not known; choose from {', '.join(ENGINES)}")
     vocab, merges = _from_hub() if tokenizer == "hub" else files_in(Path(tokenizer))
-    made: Encoder = (ByTokenizers if engine == "tokenizers" else ByTiktoken)(vocab, merges)
-    if made.vocab_size > 2**16:
-        raise ConfigError(f"{vocab} has {made.vocab_size} tokens; files of ids hold 65536")
-    return made
+    encoder: Encoder = (ByTokenizers if engine == "tokenizers" else ByTiktoken)(vocab, merges)
+    if encoder.vocab_size > 2**16:
+        raise ConfigError(f"{vocab} has {encoder.vocab_size} tokens; uint16 ids allow only 65536")
+    return encoder
 
 
 def files_in(directory: Path) -> tuple[Path, Path]:
@@ -68,7 +68,7 @@ def files_in(directory: Path) -> tuple[Path, Path]:
             return directory / vocab, directory / merges
     raise ConfigError(
         f"tokenizer={directory} has neither vocab.json and merges.txt nor encoder.json and "
-        "vocab.bpe"
+        "vocab.bpe; give a directory that has, or hub"
     )
 
 
@@ -76,12 +76,14 @@ def _from_hub() -> tuple[Path, Path]:
     try:
         from huggingface_hub import hf_hub_download
     except ImportError as error:
-        raise ConfigError("tokenizer=hub needs: pip install 'coefdyn[hub]'") from error
+        raise ConfigError(
+            "tokenizer=hub needs huggingface_hub: pip install 'coefdyn[hub]'"
+        ) from error
     try:
         vocab, merges = (hf_hub_download("openai-community/gpt2", name) for name in NAMES[0])
-    except Exception as error:  # network, permissions: each has errors of its own
+    except Exception as error:  # network, permissions: any type of error
         raise ConfigError(
-            f"tokenizer=hub cannot be had ({type(error).__name__}); download vocab.json and "
+            f"tokenizer=hub cannot be loaded ({type(error).__name__}); download vocab.json and "
             "merges.txt of GPT-2 and give their directory as tokenizer"
         ) from error
     return Path(vocab), Path(merges)

@@ -21,7 +21,7 @@ from coefdyn.tasks.text.gpt2 import gpt2
 
 
 def prepare(keys: dict[str, Any]) -> int:
-    """Tokens of every split that is not there yet."""
+    """Write the tokens of every split that is not prepared yet."""
     for name in ("source", "tokenizer"):
         if not isinstance(keys.get(name), str) or keys[name] == "???":
             raise ConfigError(f"{name} is needed: {name}=<directory> or {name}=hub")
@@ -36,18 +36,18 @@ def prepare(keys: dict[str, Any]) -> int:
         if is_prepared(out, split, name, encoder):
             print(f"{out}/{split}.bin is there already")
             continue
-        made = write_split(rows, name, encoder, out, split, console)
-        print(f"{out}/{split}.bin: {made.tokens} tokens of {made.words} words")
+        sidecar = write_split(rows, name, encoder, out, split, console)
+        print(f"{out}/{split}.bin: {sidecar.tokens} tokens of {sidecar.words} words")
     return 0
 
 
 def _source(source: str, hub_name: str, split: str) -> tuple[str, Iterable[str]]:
-    """What names the text of a split, and its rows. Everything that is missing is missed here."""
+    """A name for the text of a split, and its rows. Missing files raise before any writing."""
     if source == "hub":
         return f"hub {hub_name} {split}", rows_of_hub(hub_name, split)
     directory = Path(source)
     if not directory.is_dir():
-        raise ConfigError(f"source={source} is no directory, and not hub")
+        raise ConfigError(f"source={source} is no directory; choose a directory or hub")
     parquet: Sequence[Path] = parquet_files(directory, split)
     if parquet:
         return ", ".join(path.name for path in parquet), rows_of_parquet(parquet)

@@ -11,8 +11,11 @@ from coefdyn.tasks.text.corpus import Sidecar, read_split
 
 
 class Blocks:
-    """A stream of tokens cut into blocks. Where `whole`, the last block may be short, and every
-    token but the first is a target once; else what does not fill a block is left out."""
+    """A stream of tokens cut into blocks of `length` targets.
+
+    If `whole`, the last block may be short, and every token but the first is a target once.
+    Otherwise tokens that do not fill a block are left out.
+    """
 
     def __init__(self, tokens: UInt16[ndarray, " t"], length: int, whole: bool) -> None:
         self.tokens, self.length = tokens, length
@@ -35,8 +38,8 @@ class Blocks:
 class Wikitext(Task):
     """WikiText in blocks of `seq_len`, from the files of scripts/prepare_wikitext.py in `data`.
 
-    `epoch_steps` training steps count as an epoch, whatever the size of the corpus: how often
-    progress is written down, and how long a run is, are then the same for all.
+    An epoch is `epoch_steps` training steps, whatever the size of the corpus. So the length of a
+    run, and how often progress is recorded, do not depend on the corpus.
     """
 
     language = True
@@ -53,10 +56,10 @@ class Wikitext(Task):
 
     def blocks(self, split: str) -> tuple[Blocks, Sidecar]:
         tokens, sidecar = read_split(self.data, split, self.vocab_size)
-        made = Blocks(tokens, self.seq_len, whole=split != "train")
-        if len(made) == 0:
+        blocks = Blocks(tokens, self.seq_len, whole=split != "train")
+        if len(blocks) == 0:
             raise ValueError(
                 f"{self.data}/{split}.bin has {len(tokens)} tokens, fewer than a block of "
                 f"task.seq_len={self.seq_len}"
             )
-        return made, sidecar
+        return blocks, sidecar
