@@ -93,7 +93,7 @@ def test_freed_memory_is_kept_on_glibc() -> None:
     [
         ("suite=speed", "choose from calls, coefficients"),
         ("format=xml", "choose from table, json"),
-        ("repeat=3", "Could not override 'repeat'"),
+        ("repeat=3", "did you mean repeats=3"),
         ("repeats=0", "at least 1"),
     ],
 )

@@ -69,7 +69,10 @@ BAD = [
         ["model/evolution=householder_key_learned has none", "scalar_mamba2"],
     ),
     (["model=deltanet", "model.evolution.strength=3.0"], ["(0, 2]"]),
-    (["model/readout=polynomial", "model.readout.coefficients=[1.0]"], ["degree at least 1"]),
+    (
+        ["model/readout=polynomial", "model.readout.coefficients=[1.0]"],
+        ["of which the last is not 0"],
+    ),
     (["model/readout=taylor_exp", "model.readout.degree=0"], ["degree of at least 1"]),
     (["model/normalization=row_sum", "model.normalization.eps=0.0"], ["eps > 0"]),
     (["model/normalization=power", "model.normalization.c=-1.0"], ["c > 0"]),

@@ -6,14 +6,14 @@ from collections.abc import Collection, Sequence
 from coefdyn.paper.forest import deciding, level_of, numbers
 from coefdyn.paper.verdicts import Judged
 
-ORDER = {"reproduced": "reproduced", "not reproduced": "not reproduced",
+ORDER = {"reproduced": "reproduced", "not reproduced": "not",
          "inconclusive": "inconclusive", "not decidable at this scale": "not decidable",
          "invariant by construction": "invariant"}  # fmt: skip
 WAITING = "not enough runs"
 
 
 def in_short(rows: Sequence[Judged], stems: Collection[str]) -> str:
-    """Verdicts of some experiments, such as "2 reproduced, 1 inconclusive; 3 open"."""
+    """Verdicts of some experiments, such as "2 reproduced, 1 not; 3 open"."""
     counts = Counter[str](row.judgement.verdict for row in rows if row.stem in stems)
     judged = ", ".join(f"{counts[name]} {short}" for name, short in ORDER.items() if counts[name])
     waiting = f"{counts[WAITING]} open" if counts[WAITING] else ""
