@@ -30,15 +30,16 @@ def build_mixer(
 ) -> SequenceMixer:
     """A sequence mixer that maps (batch, time, d_model) to (batch, time, d_value).
 
-    Arguments
-    ---------
-    preset    an architecture of conf/model, such as "gla" or "mamba2"
-    n_state   width of the queries of all heads together; the default is d_model
-    d_value   width of the values of all heads together; the default is d_model
-    plugins   your own packages, whose choices and classes may be used
-    choices   evolution, scaling, readout, normalization and preprocess: a name, such as
-              readout="relu", or your own object. Any other key of the model section, such as
-              unit_qk=True, factor=0.9, backend="linear"
+    Args:
+        preset: An architecture of conf/model, such as "gla" or "mamba2".
+        d_model: Width of the input.
+        n_heads: Number of heads.
+        n_state: Width of the queries of all heads together; the default is d_model.
+        d_value: Width of the values of all heads together; the default is d_model.
+        plugins: Your own packages, whose choices and classes may be used.
+        choices: evolution, scaling, readout, normalization and preprocess: a name, such as
+            readout="relu", or your own object. Any other key of the model section, such as
+            unit_qk=True, factor=0.9, backend="linear".
     """
     sizes: dict[str, int | None] = {
         "d_model": d_model,
@@ -72,16 +73,22 @@ def build_model(
 ) -> SequenceModel:
     """A model that maps tokens (batch, time) to logits (batch, time, vocab_size).
 
-    Arguments
-    ---------
-    preset      an architecture of conf/model, such as "gla" or "mamba2"
-    max_length  the longest sequence that learned positions can take
-    d_mlp       inner width of the MLP; the default is 2 * d_model, and None means no MLP
-    mixer       a factory of your own sequence mixer, called once per layer, as in
-                mixer=lambda: MyMixer(64). It replaces the four slots, and maps
-                (batch, time, d_model) to the same shape
-    seed        seed of the initial weights
-    choices     as for build_mixer, and block and position; objects are copied for each layer
+    Args:
+        preset: An architecture of conf/model, such as "gla" or "mamba2".
+        vocab_size: Number of tokens.
+        max_length: The longest sequence that learned positions can take.
+        d_model: Width of the blocks.
+        n_heads: Number of heads.
+        n_layers: Number of blocks.
+        n_state: As for build_mixer.
+        d_value: As for build_mixer.
+        d_mlp: Inner width of the MLP; the default is 2 * d_model, and None means no MLP.
+        mixer: A factory of your own sequence mixer, called once per layer, as in
+            mixer=lambda: MyMixer(64). It replaces the four slots, and maps
+            (batch, time, d_model) to the same shape.
+        seed: Seed of the initial weights.
+        plugins: As for build_mixer.
+        choices: As for build_mixer, and block and position; objects are copied for each layer.
     """
     sizes: dict[str, int | None] = {
         "vocab_size": vocab_size,
