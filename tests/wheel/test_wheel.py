@@ -75,7 +75,7 @@ def test_every_command_works_in_an_empty_directory(wheel: Installed) -> None:
     text = small_text(wheel.place)
     for name in ("train", "sweep", "figure", "report", "check", "show", "prepare", "bench",
                  "doctor", "demo"):  # fmt: skip
-        assert f"usage: coefdyn {name}" in wheel.coefdyn(name, "--help")
+        assert f"coefdyn {name} [key=value" in wheel.coefdyn(name, "--help")
     assert "finished after 2 epochs" in wheel.coefdyn("train", "model=gla", "scale=smoke")
     grid = ["model/readout=exp,relu", "scale=smoke", "seed=0,1"]
     assert "4 done" in wheel.coefdyn("sweep", *grid, "action=run", "jobs=2")
