@@ -202,3 +202,17 @@ def test_a_run_in_a_terminal_shows_epoch_loss_and_accuracy(tmp_path: Path) -> No
     assert "epoch 6/6" not in terminal.text()  # the bar is gone, the result is there
     assert "test/accuracy" in terminal.text()
     assert "backend=auto" not in terminal.text()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["check", "model=gla"], ["sweep", *SMALL, "seed=0,1"], ["sweep", *SMALL, "action=status"],
+     ["train", "--help"]],
+    ids=lambda words: " ".join(words[:1] + words[-1:]),
+)  # fmt: skip
+def test_looking_does_not_import_lightning(command: list[str], tmp_path: Path) -> None:
+    code = f"import sys; from coefdyn.cli import main; main({command!r}); " \
+           "print('lightning' in sys.modules)"  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                          cwd=tmp_path)  # fmt: skip
+    assert done.stdout.splitlines()[-1] == "False"
