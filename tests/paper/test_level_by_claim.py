@@ -1,5 +1,5 @@
 """Every claim at the border of its region, and where the paper is right: how often it errs, and
-what it can tell. Slow; with -s it prints the numbers, which results/README.md has."""
+what it can tell. Slow; with -s it prints the numbers, which docs/results.md has."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
