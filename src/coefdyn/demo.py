@@ -9,12 +9,11 @@ from string import Template
 
 import pandas as pd
 from matplotlib.figure import Figure
-from scipy import stats
 
 from coefdyn.paper.looks import NEAR_ZERO, readout_look
 from coefdyn.plot.style import COLUMN, accuracy_axis, legend_below, paper_style, show_seeds
 from coefdyn.results.tables import best_runs
-from coefdyn.results.variance import reach_of
+from coefdyn.results.variance import Values, reach_of, weighted_sum
 
 TEMPLATE = Path(__file__).with_name("demo.html")
 READOUTS = ("exp", "softplus", "relu", "identity")
@@ -73,13 +72,13 @@ def conclusion(runs: pd.DataFrame) -> list[str]:
     return sentences
 
 
-def _compared(one: str, other: str, values: dict[str, "pd.Series[float]"]) -> str:
+def _compared(one: str, other: str, values: dict[str, Values]) -> str:
     """A sentence on the difference of two mean accuracies, with Welch's 95 % interval."""
     a, b = values[other], values[one]
-    gap, few = float(a.mean() - b.mean()), min(len(a), len(b)) < 2
-    if few or (a.std() == 0 and b.std() == 0):
+    gap = float(a.mean() - b.mean())
+    if min(len(a), len(b)) < 2:
         return f"{_word(other)} - {_word(one)}: {gap:+.3f}, without an interval."
-    low, high = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
+    low, high = weighted_sum([a, b], [1.0, -1.0], None, 0).interval(0.95)
     words = f"{_word(other)} - {_word(one)}: {gap:+.3f} (95 % interval {low:+.3f} to {high:+.3f})"
     if low > LEAST:
         return f"{words}: better."

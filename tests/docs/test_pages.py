@@ -14,6 +14,7 @@ import yaml
 
 from coefdyn.cli import COMMANDS, main
 from coefdyn.paper.sections import SECTIONS
+from coefdyn.paper.space import architectures
 from coefdyn.paper.summary import in_short
 from coefdyn.paper.verdicts import judge
 from coefdyn.results.files import TableFolder
@@ -106,10 +107,15 @@ def test_links_and_names_of_files_resolve(page: Path) -> None:
         assert known or name.startswith(("results/runs", "results/demo")), f"{page.name}: {name}"
 
 
-def test_the_readme_is_short() -> None:
-    lines = (ROOT / "README.md").read_text().splitlines()
-    assert len(lines) <= 150
-    assert max(map(len, lines)) <= 120
+def test_the_readme_is_short_and_has_the_equation_and_every_architecture() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 150
+    assert max(map(len, text.splitlines())) <= 120
+    for line in ("h_ij = A_i A_{i-1} ... A_{j+1} b_j k_j", "alpha_ij = phi(q_i . h_ij)",
+                 "y_i = sum over j <= i of (alpha_ij / eta_i) v_j"):  # fmt: skip
+        assert line in text
+    for architecture in architectures():
+        assert f"\n| {architecture.name} |" in text
 
 
 def test_the_notebook_is_the_tutorial() -> None:

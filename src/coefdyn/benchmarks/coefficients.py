@@ -12,7 +12,6 @@ import pandas as pd
 import torch
 
 from coefdyn.benchmarks.measure import Result, result
-from coefdyn.config.build import build_task
 from coefdyn.errors import ConfigError
 from coefdyn.results.files import TableFolder
 from coefdyn.results.load import Run, load_run
@@ -58,7 +57,7 @@ def most_selective(run: Run) -> list[tuple[int, np.ndarray]]:
 
     With each head comes its alpha/eta (i j) of the first sequence.
     """
-    tokens = build_task(run.config).generate("test", 0).inputs[:SEQUENCES]
+    tokens = run.task().generate("test", 0).inputs[:SEQUENCES]
     heads = []
     for alpha, eta, _ in run.coefficients(tokens):
         share = alpha.abs() / alpha.abs().sum(-1, keepdim=True).clamp(min=1e-300)
