@@ -10,8 +10,9 @@ import torch
 from coefdyn.config.build import DESIGN_SLOTS, build_slot
 from coefdyn.config.compose import compose
 from coefdyn.config.plugins import options
-from coefdyn.mixer.design import Design, MissingTraitError
+from coefdyn.mixer.design import Design
 from coefdyn.mixer.sequence_mixer import SequenceMixer
+from coefdyn.mixer.slots.admission import UnfitSlotsError
 from coefdyn.mixer.slots.preprocess import Nothing
 from coefdyn.testing.forms import SIZES, forms_of, inputs, randomized, values_and_gradients
 
@@ -41,7 +42,7 @@ def accepted() -> list[Choice]:
     for choice in itertools.product(*(options(f"model/{name}") for name in DESIGN_SLOTS)):
         try:
             design(choice)
-        except MissingTraitError:
+        except UnfitSlotsError:
             continue
         found.append(choice)
     return found

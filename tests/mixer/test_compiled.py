@@ -13,9 +13,9 @@ import torch
 from coefdyn.mixer.compiled import form, kernels, known
 from coefdyn.mixer.compiled.form import Sums, pairs_form, scan_form
 from coefdyn.mixer.compiled.known import agrees, obstacle
-from coefdyn.mixer.design import Projected
 from coefdyn.mixer.slots import readout as readouts
 from coefdyn.mixer.slots.transition import Transition
+from coefdyn.mixer.stream import Projected
 from tests import ROOT, designs
 
 DESIGNS = {

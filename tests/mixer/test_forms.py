@@ -60,7 +60,8 @@ def test_forms_equal_definition_at_small_sizes(evolution: str, batch: int, lengt
         ("kernel_softplus", "one"),
     ):
         choice = (evolution, "inverse_sqrt", readout, normalization)
-        assert_equal_to_definition(choice, batch, length)
+        if choice in designs.accepted():
+            assert_equal_to_definition(choice, batch, length)
 
 
 def rms(x: torch.Tensor) -> float:
@@ -82,7 +83,7 @@ def test_float32_error_is_at_most_twice_that_of_the_loop(
     single, exact = designs.mixer(choice, torch.float32), designs.mixer(choice)
     exact.load_state_dict(single.state_dict())
     signed_sums = choice[3] == "row_sum" and not single.design.readout.nonnegative
-    batch = 2 if signed_sums else 16
+    batch = 16
     x = designs.inputs(single, batch, 40 if not signed_sums else 24)
     weight = torch.randn(batch, x.shape[1], designs.SIZES["d_value"])
     truth = designs.values_and_gradients(

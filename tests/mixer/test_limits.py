@@ -8,13 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from coefdyn.mixer.design import Design, Projected
+from coefdyn.mixer.design import Design
 from coefdyn.mixer.slots.evolution import Evolution
 from coefdyn.mixer.slots.normalization import Mlstm, Normalization, One, Rows, RowSum
 from coefdyn.mixer.slots.readout import Exp, Identity, Kernel, Readout, Relu, Softplus
 from coefdyn.mixer.slots.scaling import One as Unscaled
 from coefdyn.mixer.slots.scaling import Scaling
 from coefdyn.mixer.slots.transition import Transition
+from coefdyn.mixer.stream import Projected
 from tests import designs
 
 WIDTH, MODEL = 4, 3

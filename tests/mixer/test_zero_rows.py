@@ -3,11 +3,12 @@
 import pytest
 import torch
 
-from coefdyn.mixer.design import Design, Projected
+from coefdyn.mixer.design import Design
 from coefdyn.mixer.slots.normalization import RowSum
 from coefdyn.mixer.slots.readout import Identity, Kernel, Readout, Relu
 from coefdyn.mixer.slots.scaling import InverseSqrt
 from coefdyn.mixer.slots.scaling import One as Unscaled
+from coefdyn.mixer.stream import Projected
 from tests import designs
 
 WIDTH, MODEL = 4, 3

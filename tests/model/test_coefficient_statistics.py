@@ -11,7 +11,7 @@ from torch import Tensor
 
 from coefdyn.config.build import build_model
 from coefdyn.config.compose import compose
-from coefdyn.mixer.design import Coefficients
+from coefdyn.mixer.stream import Coefficients
 from coefdyn.model import coefficient_statistics as coefficients
 from coefdyn.model.coefficient_statistics import coefficient_statistics
 from coefdyn.model.model import SequenceModel, blocks_of

@@ -10,10 +10,11 @@ from torch import Tensor
 from coefdyn.config.build import build_mixer
 from coefdyn.config.compose import compose
 from coefdyn.config.plugins import options
-from coefdyn.mixer.design import Design, Projected
+from coefdyn.mixer.design import Design
 from coefdyn.mixer.slots.evolution import Constant, Evolution, Householder
 from coefdyn.mixer.slots.readout import Polynomial
 from coefdyn.mixer.slots.transition import Transition
+from coefdyn.mixer.stream import Projected
 from tests import designs
 
 PRESETS = options("model")

@@ -10,13 +10,14 @@ from torch import Tensor, nn
 
 from coefdyn.config.build import build_mixer
 from coefdyn.config.compose import compose
-from coefdyn.mixer.design import Design, Projected
+from coefdyn.mixer.design import Design
 from coefdyn.mixer.sequence_mixer import SequenceMixer
 from coefdyn.mixer.slots.evolution import Evolution
 from coefdyn.mixer.slots.normalization import Mlstm, One, RowSum
 from coefdyn.mixer.slots.readout import Exp, Identity
 from coefdyn.mixer.slots.scaling import InverseSqrt, Scaling, Strength
 from coefdyn.mixer.slots.transition import Transition
+from coefdyn.mixer.stream import Projected
 from tests import designs
 
 BATCH, HEADS, LENGTH, WIDTH, VALUE, MODEL = 2, 3, 75, 8, 6, 5

@@ -18,13 +18,14 @@ from coefdyn.config.compose import compose
 from coefdyn.config.plugins import options
 from coefdyn.mixer.compiled.form import Sums, scan_form
 from coefdyn.mixer.compiled.kernels import without_kernels
-from coefdyn.mixer.design import Design, Projected
+from coefdyn.mixer.design import Design
 from coefdyn.mixer.sequence_mixer import MixerState, SequenceMixer
 from coefdyn.mixer.slots.evolution import Evolution
 from coefdyn.mixer.slots.normalization import RowSum
 from coefdyn.mixer.slots.readout import Readout
 from coefdyn.mixer.slots.scaling import InverseSqrt
 from coefdyn.mixer.slots.transition import Transition
+from coefdyn.mixer.stream import Projected
 from coefdyn.paper.looks import PRESETS
 
 SUITE = "mixer"

@@ -17,8 +17,8 @@ from coefdyn.config.compose import Config, compose, one_sentence
 from coefdyn.config.plugins import check_targets, options
 from coefdyn.config.schema import Slot
 from coefdyn.errors import ConfigError
-from coefdyn.mixer.design import MissingTraitError
 from coefdyn.mixer.sequence_mixer import SequenceMixer
+from coefdyn.mixer.slots.admission import MissingTraitError
 from coefdyn.mixer.slots.evolution import Evolution
 from coefdyn.mixer.slots.normalization import Normalization
 from coefdyn.mixer.slots.preprocess import Preprocess

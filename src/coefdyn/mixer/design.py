@@ -1,85 +1,43 @@
 """A design: one choice of (A_t, b_j, phi, eta_i), in every form that can compute it."""
 
-from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from dataclasses import replace
+from functools import partial
+from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float, Float64
 from torch import Tensor, nn
 
 from coefdyn.mixer import definition
 from coefdyn.mixer.compiled.form import Sums
 from coefdyn.mixer.compiled.loops import alpha_by_loops, can_serve, sums_by_loops
-from coefdyn.mixer.forms.features import commutes, linear_terms, obstacle, weighted_sum
+from coefdyn.mixer.forms.features import Term, commutes, linear_terms, obstacle, weighted_sum
 from coefdyn.mixer.forms.linear import linear_form
 from coefdyn.mixer.forms.noncommuting import noncommuting_coefficients
 from coefdyn.mixer.forms.quadratic import quadratic_form
 from coefdyn.mixer.forms.recurrent import recurrent_step
-from coefdyn.mixer.forms.tiles import Inputs, coefficients
+from coefdyn.mixer.forms.tiles import coefficients, inputs_of
 from coefdyn.mixer.fused import divided, scaled
+from coefdyn.mixer.slots.admission import check_slots
 from coefdyn.mixer.slots.evolution import Evolution
 from coefdyn.mixer.slots.normalization import Normalization, One, Rows
 from coefdyn.mixer.slots.readout import Identity, Readout
 from coefdyn.mixer.slots.scaling import Scaling
 from coefdyn.mixer.slots.transition import Transition
+from coefdyn.mixer.stream import (
+    Coefficients,
+    DesignState,
+    Frame,
+    Projected,
+    Stream,
+    at_last_of,
+    for_each,
+    in_frame,
+    last_of,
+    with_impulses,
+)
 
 OutputClass = Literal["convex", "conical", "affine", "linear"]
-
-
-class MissingTraitError(ValueError):
-    """A slot needs a trait that the chosen evolution lacks."""
-
-    def __init__(self, need: str, trait: str) -> None:
-        super().__init__(f"{need}, but the evolution has none; use one with {trait}")
-        self.need, self.trait = need, trait
-
-
-@dataclass(frozen=True)
-class Projected:
-    """The input x of a mixer and its projections. A_t, b_j and eta_i may depend on x.
-
-    `direction` is the vector of a Householder A_t: k, or a projection of its own.
-    """
-
-    x: Float[Tensor, "b t d"]
-    q: Float[Tensor, "b h t n"]
-    k: Float[Tensor, "b h t n"]
-    v: Float[Tensor, "b h t p"]
-    direction: Float[Tensor, "b h t n"]
-
-
-@dataclass(frozen=True)
-class Stream:
-    """Input of the forms: queries, scaled keys b_j k_j, values and A_t.
-
-    Where keys could overflow, those of step t are divided by e^(m_t). `key_unit` is m_t;
-    `log_unit` is the logarithm of the factor by which the coefficients of a row shrink.
-    """
-
-    q: Float[Tensor, "b h t n"]
-    k: Float[Tensor, "b h t n"]
-    v: Float[Tensor, "b h t p"]
-    transition: Transition
-    log_unit: Float[Tensor, "b h t"] | None = None
-    key_unit: Float[Tensor, "b h t"] | None = None
-    scale: float = 1.0  # a factor that the form must still apply to the queries
-
-
-class Coefficients(NamedTuple):
-    """alpha (zero for j > i), eta, and the rows whose eta was replaced as nearly zero."""
-
-    alpha: Float[Tensor, "b h i j"]
-    eta: Float[Tensor, "b h i"]
-    guarded: Bool[Tensor, "b h i"]
-
-
-@dataclass(frozen=True)
-class DesignState:
-    """Memory of the recurrent form. Its size does not depend on the position."""
-
-    position: int
-    sums: tuple[Float[Tensor, "b h _ p"], ...]
-    key_unit: Float[Tensor, "b h 1"] | None
 
 
 class Design(nn.Module):
@@ -93,10 +51,7 @@ class Design(nn.Module):
         normalization: Normalization,
     ) -> None:
         super().__init__()
-        if scaling.needs_step_size and not evolution.has_step_size:
-            raise MissingTraitError("the scaling is the step size Delta of A_t", "has_step_size")
-        if scaling.needs_strength and not evolution.has_direction:
-            raise MissingTraitError("the scaling is the strength beta of A_t", "has_direction")
+        check_slots(evolution, scaling, readout)
         self.evolution = evolution
         self.scaling = scaling
         self.readout = readout
@@ -106,6 +61,7 @@ class Design(nn.Module):
             readout.homogeneous is not None
             and normalization.accepts_unit
             and (scaling.log_space or evolution.may_grow)
+            and not evolution.has_shear  # which has no unit
         )
         self.shifts_scores = readout.exponential and normalization.accepts_unit
 
@@ -122,24 +78,26 @@ class Design(nn.Module):
         return obstacle(self.readout, self.evolution)
 
     def prepare(
-        self,
-        given: Projected,
-        previous_unit: Float[Tensor, "b h 1"] | None = None,
-        for_loops: bool = False,
+        self, given: Projected, state: DesignState | None = None, for_loops: bool = False
     ) -> Stream:
         """Compute A_t and b_j k_j, and append a channel of ones to v if eta needs the row sum.
         With `for_loops`, append none, and pass on a constant b_j as `Stream.scale`."""
-        q, k, v = given.q, given.k, given.v if for_loops else self._values(given.v)
+        repeats, turns = self.evolution.repeats, self.readout.feature_map is None
+        v = given.v if for_loops else self._values(given.v)
         transition = self.evolution(given.x, given.direction)
+        q, k, framed, frame = in_frame(
+            at_last_of(given.q, repeats), given.k, transition, state.frame if state else Frame(),
+            turns,
+        )  # fmt: skip
         plain = for_loops and not self.uses_units and self.readout.feature_map is None
         if plain and self.scaling.constant is not None:
-            return Stream(q, k, v, transition, scale=self.scaling.constant)
-        scale = self.scaling(given.x, transition)
+            return Stream(q, k, v, framed, frame, scale=self.scaling.constant)
+        scale = for_each(self.scaling(given.x, transition), k.shape[2], repeats)
         if not self.uses_units:
             b = scale.exp() if self.scaling.log_space else scale
-            return Stream(q, scaled(k, b), v, transition)
+            return Stream(q, scaled(k, b), v, framed, frame)
         log_b = (scale if self.scaling.log_space else torch.zeros_like(scale)).expand(k.shape[:3])
-        unit, shift = transition.growth(log_b, previous_unit)
+        unit, shift = framed.growth(log_b, state.key_unit if state else None)
         b = (log_b - unit).exp().to(k.dtype)
         b = b if self.scaling.log_space else b * scale
         assert self.readout.homogeneous is not None
@@ -147,32 +105,39 @@ class Design(nn.Module):
             q,
             scaled(k, b),
             v,
-            transition.rescaled(shift).map(lambda part: part.to(k.dtype)),
-            log_unit=self.readout.homogeneous * unit,
+            framed.rescaled(shift).map(lambda part: part.to(k.dtype)),
+            frame,
+            log_unit=last_of(self.readout.homogeneous * unit, repeats),
             key_unit=unit,
         )
 
     def quadratic(self, given: Projected) -> Float[Tensor, "b h t p"]:
         stream = self.prepare(given)
         total, unit = self._quadratic_sum(stream, self.shifts_scores)
-        return self.normalize(given.x, total, stream.log_unit if unit is None else unit)
+        return self._finish(given.x, total, unit, stream)
 
     def linear(self, given: Projected) -> Float[Tensor, "b h t p"]:
+        return self.prefill(given)[0]
+
+    def prefill(self, given: Projected) -> tuple[Float[Tensor, "b h t p"], DesignState]:
+        """The linear form, and the state from which the recurrent form goes on."""
         stream = self.prepare(given)
-        terms = linear_terms(self.readout, stream.q, stream.k, stream.transition)
-        sums = [linear_form(term.q, term.k, stream.v, term.transition) for term in terms]
-        return self.normalize(given.x, weighted_sum(terms, sums), stream.log_unit)
+        terms = self._terms(stream)
+        parts = [linear_form(term.q, term.k, stream.v, term.transition) for term in terms]
+        y = self._finish(given.x, weighted_sum(terms, [part for part, _ in parts]), None, stream)
+        states = tuple(state for _, state in parts)
+        return y, self._state(given.x.shape[1], states, stream)
 
     def compiled(self, given: Projected) -> Float[Tensor, "b h t p"]:
         """The equations as compiled loops, on a CPU."""
         stream = self.prepare(given, for_loops=True)
         total, unit, sums = sums_by_loops(
             self.evolution, self.readout, stream.q, stream.k, stream.v, stream.transition,
-            self._sums, self.shifts_scores, stream.scale,
+            self._sums, self.shifts_scores, stream.scale, stream.added,
         )  # fmt: skip
         if sums == Sums.DIVIDED:
-            return total
-        return self.normalize(given.x, total, stream.log_unit if unit is None else unit)
+            return last_of(total, self.evolution.repeats)
+        return self._finish(given.x, total, unit, stream)
 
     @property
     def _sums(self) -> Sums:
@@ -185,47 +150,77 @@ class Design(nn.Module):
         self, given: Projected, state: DesignState | None
     ) -> tuple[Float[Tensor, "b h 1 p"], DesignState]:
         """The recurrent form: one step."""
-        stream = self.prepare(given, state.key_unit if state else None)
-        terms = linear_terms(self.readout, stream.q, stream.k, stream.transition)
-        results = [
-            recurrent_step(
-                state.sums[i] if state else None, term.q, term.k, stream.v, term.transition
-            )
-            for i, term in enumerate(terms)
-        ]
-        total = weighted_sum(terms, [y for y, _ in results])
+        stream = self.prepare(given, state)
+        terms, repeats = self._terms(stream), self.evolution.repeats
+        sums: list[Tensor | None] = list(state.sums) if state else [None] * len(terms)
+        outputs = []
+        for i, term in enumerate(terms):
+            for r in range(repeats):
+                here = partial(torch.narrow, dim=2, start=r, length=1)
+                q, k, v = (here(x) for x in (term.q, term.k, stream.v))
+                y, sums[i] = recurrent_step(sums[i], q, k, v, term.transition.map(here))
+            outputs.append(y)
         position = state.position if state else 0
+        total = weighted_sum(terms, outputs)
         y = self.normalize(given.x, total, stream.log_unit, position)
-        return y, DesignState(position + 1, tuple(sum_ for _, sum_ in results), stream.key_unit)
+        return y, self._state(position + 1, tuple(x for x in sums if x is not None), stream)
+
+    def _state(self, position: int, sums: tuple[Tensor, ...], stream: Stream) -> DesignState:
+        unit = stream.key_unit
+        last_unit = None if unit is None else unit[..., -1:]
+        return DesignState(position, sums, last_unit, stream.frame.last)
+
+    def _terms(self, stream: Stream) -> list[Term]:
+        return linear_terms(self.readout, stream.q, stream.k, stream.transition, added=stream.added)
+
+    def _finish(
+        self,
+        x: Float[Tensor, "b t d"],
+        total: Float[Tensor, "b h s m"],
+        unit: Float[Tensor, "b h s"] | None,
+        stream: Stream,
+    ) -> Float[Tensor, "b h t p"]:
+        """Of the steps that a token becomes only the last is read; divide by its eta."""
+        repeats = self.evolution.repeats
+        unit = stream.log_unit if unit is None else last_of(unit, repeats)
+        return self.normalize(x, last_of(total, repeats), unit)
 
     def definition(self, given: Projected) -> Float[Tensor, "b h t p"]:
         return self._defined(given)[0]
 
     def _defined(self, given: Projected) -> tuple[Tensor, Tensor, Tensor]:
         """y, alpha and eta by the loops of definition.py."""
+        repeats = self.evolution.repeats
         transition = self.evolution(given.x, given.direction)
-        scale = self.scaling(given.x, transition).expand(given.k.shape[:3])
+        b = for_each(self.scaling(given.x, transition), given.k.shape[2], repeats)
+        b = (b.exp() if self.scaling.log_space else b).expand(given.k.shape[:3])
+        q, k, A = at_last_of(given.q, repeats), given.k, transition.matrices(like=given.k)
+        if transition.shear is not None:
+            q, k = with_impulses(q, b.unsqueeze(-1) * k)
+            b = torch.ones_like(b)
 
-        def eta(total: Tensor, i: int) -> Tensor:
+        def eta(total: Tensor, step: int) -> Tensor:
+            i = step // repeats
             rows = Rows(total.unsqueeze(-1), None, self.readout.nonnegative, start=i)
             eta_i = self.normalization(given.x[:, i : i + 1], rows)
             return eta_i.expand(*total.shape, 1).squeeze(-1)
 
-        scale = scale.exp() if self.scaling.log_space else scale
-        A, qkv = transition.matrices(like=given.k), (given.q, given.k, given.v)
-        return definition.sequence_model(*qkv, A, scale, self.readout.measure, eta)
+        found = definition.sequence_model(q, k, given.v, A, b, self.readout.measure, eta)
+        y, alpha, eta_i = (last_of(x, repeats) for x in found)
+        return y, alpha, eta_i
 
     def coefficients(self, given: Projected) -> Coefficients:
         """alpha and eta in float64. A row that would overflow is scaled down to e^600 together
         with its eta, so that their ratio stays right."""
-        double = Projected(given.x, given.q.double(), given.k.double(), given.v, given.direction)
+        double = replace(given, q=given.q.double(), k=given.k.double())
         if self.evolution.dense:
             _, alpha, eta = self._defined(double)
             return Coefficients(alpha, eta, eta.isinf())
-        stream = self.prepare(double)
+        stream, repeats = self.prepare(double), self.evolution.repeats
         k, transition = stream.k.double(), stream.transition.map(torch.Tensor.double)
-        alpha, shift = self._alpha(stream.q, k, transition)
-        unit = stream.log_unit if shift is None else shift
+        alpha, shift = self._alpha(stream.q, k, transition, stream.added)
+        alpha = last_of(alpha, repeats)
+        unit = stream.log_unit if shift is None else last_of(shift, repeats)
         rows = Rows(alpha.sum(-1), unit, self.readout.nonnegative, start=0)
         eta = self.normalization(given.x, rows).double().expand(alpha.shape[:3])
         # The model's own precision decides which rows are guarded.
@@ -248,21 +243,19 @@ class Design(nn.Module):
         q: Float[Tensor, "b h t n"],
         k: Float[Tensor, "b h t n"],
         transition: Transition,
+        added: Float64[Tensor, "b h t"] | None,
     ) -> tuple[Float[Tensor, "b h i j"], Float[Tensor, "b h i"] | None]:
         """alpha, and the logarithm of each row's unit if scores are shifted."""
         readout, shift = self.readout, self.shifts_scores
-        if can_serve(readout, q):
-            return alpha_by_loops(self.evolution, readout, q, k, transition, shift)
+        if can_serve(readout, self.evolution, q):
+            return alpha_by_loops(self.evolution, readout, q, k, transition, shift, added)
         if readout.feature_map is not None:
             if not commutes(readout, self.evolution):
                 return noncommuting_coefficients(q, k, transition, readout.feature_map), None
             (term,) = linear_terms(readout, q, k, transition)
             q, k, transition, readout = term.q, term.k, term.transition, Identity()
-        flat = transition.map(lambda part: part.flatten(0, 1))
-        inputs = Inputs(
-            q.flatten(0, 1), k.flatten(0, 1), flat.log_decay, flat.direction, flat.strength
-        )
-        alpha, unit = coefficients(inputs, readout, shift)
+        sums = None if added is None else added.flatten(0, 1)
+        alpha, unit = coefficients(inputs_of(q, k, transition), readout, shift, sums)
         shape = q.shape[:2]
         return alpha.unflatten(0, shape), None if unit is None else unit.unflatten(0, shape)
 
@@ -271,7 +264,7 @@ class Design(nn.Module):
     ) -> tuple[Float[Tensor, "b h t p"], Float[Tensor, "b h t"] | None]:
         q, k, v, transition = stream.q, stream.k, stream.v, stream.transition
         if self.readout.feature_map is None:
-            return quadratic_form(q, k, v, transition, self.readout, shift)
+            return quadratic_form(q, k, v, transition, self.readout, shift, stream.added)
         if not commutes(self.readout, self.evolution):
             alpha = noncommuting_coefficients(q, k, transition, self.readout.feature_map)
             return alpha @ v, None

@@ -14,7 +14,7 @@ from coefdyn.mixer.backends.adapter import Adapter
 from coefdyn.mixer.compiled.known import agrees
 from coefdyn.mixer.compiled.known import obstacle as compiled_obstacle
 from coefdyn.mixer.compiled.loops import can_serve
-from coefdyn.mixer.design import Design, DesignState, OutputClass, Projected
+from coefdyn.mixer.design import Design, OutputClass
 from coefdyn.mixer.forms.choice import FORMS, cheapest_form, prefers_loops
 from coefdyn.mixer.fused import unit
 from coefdyn.mixer.shapes import check_input, head_width
@@ -24,6 +24,7 @@ from coefdyn.mixer.slots.normalization import Normalization
 from coefdyn.mixer.slots.preprocess import Preprocess
 from coefdyn.mixer.slots.readout import Readout
 from coefdyn.mixer.slots.scaling import Scaling
+from coefdyn.mixer.stream import DesignState, Projected
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +79,10 @@ class SequenceMixer(nn.Module):
         self._trials: dict[tuple[str, torch.device, torch.dtype | None], bool] = {}
         self.form_used: str | None = None
         # One projection, split afterwards: q, k, v, and z where A_t has a direction of its own.
-        self.splits = [n_state, n_state, d_value] + [n_state] * evolution.own_direction
+        # Where A_t repeats, a step has as many keys, values and directions.
+        times = evolution.repeats
+        self.splits = [n_state, times * n_state, times * d_value]
+        self.splits += [times * n_state] * evolution.own_direction
         self.project = nn.Linear(d_model, sum(self.splits), bias=False)
         self.preprocess = preprocess(sum(self.splits))
         self.preprocess.settle(self.splits)
@@ -142,7 +146,10 @@ class SequenceMixer(nn.Module):
 
     def _split(self, x: Float[Tensor, "b t d"], channels: Float[Tensor, "b t c"]) -> Projected:
         parts = channels.split(self.splits, dim=-1)
-        q, k, v, *z = (rearrange(part, "b t (h n) -> b h t n", h=self.n_heads) for part in parts)
+        q, k, v, *z = (
+            rearrange(part, "b t (h r n) -> b h (t r) n", h=self.n_heads, r=r)
+            for part, r in zip(parts, (1, *[self.design.evolution.repeats] * 3), strict=False)
+        )
         if self.unit_qk:
             q, k = unit(q), unit(k)
         return Projected(x, q, k, v, direction=z[0] if z else k)
@@ -167,7 +174,7 @@ class SequenceMixer(nn.Module):
         if backend == "linear":
             obstacle = self.design.recurrence_obstacle
         elif backend == "compiled":
-            obstacle = compiled_obstacle(self.design.readout)
+            obstacle = compiled_obstacle(self.design.readout, self.design.evolution)
         elif backend in ADAPTERS:
             obstacle = ADAPTERS[backend].obstacle(self.design)
         if obstacle is not None:
@@ -198,7 +205,7 @@ class SequenceMixer(nn.Module):
     def _own_form(self, length: int) -> str:
         evolution, readout, width = self.design.evolution, self.design.readout, self.width
         faster = prefers_loops(readout, evolution, length, width)
-        if faster and can_serve(readout, self.project.weight):
+        if faster and can_serve(readout, evolution, self.project.weight):
             return "compiled"
         return cheapest_form(evolution, readout, length, width, self.value_width)
 

@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from coefdyn.mixer.design import Coefficients, Projected
 from coefdyn.mixer.sequence_mixer import SequenceMixer
+from coefdyn.mixer.stream import Coefficients, Projected
 from coefdyn.model.model import SequenceModel, blocks_of, mixers_of
 
 NEAR_ZERO = 1e-3

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from coefdyn.config.build import build_design_mixer
 from coefdyn.config.compose import Config
-from coefdyn.mixer.design import Projected
 from coefdyn.mixer.sequence_mixer import SequenceMixer
 from coefdyn.mixer.slots.readout import Identity
 from coefdyn.mixer.slots.transition import Transition
+from coefdyn.mixer.stream import Projected
 from coefdyn.model.coefficient_statistics import ZERO
 
 HEAD_DIMENSIONS = (16, 64, 256, 1024)

@@ -16,7 +16,7 @@ from coefdyn.config.build import build_model, build_task
 from coefdyn.config.compose import Config
 from coefdyn.config.plugins import from_environment
 from coefdyn.errors import ConfigError
-from coefdyn.mixer.design import Coefficients
+from coefdyn.mixer.stream import Coefficients
 from coefdyn.model.coefficient_statistics import layers_of, own_forms
 from coefdyn.model.model import SequenceModel
 from coefdyn.runs.archive import record_of, recorded

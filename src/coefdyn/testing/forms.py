@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from coefdyn.config.build import DESIGN_SLOTS, build_slot
 from coefdyn.config.compose import compose
 from coefdyn.mixer.compiled.known import obstacle as compiled_obstacle
-from coefdyn.mixer.design import MissingTraitError
 from coefdyn.mixer.sequence_mixer import SequenceMixer
+from coefdyn.mixer.slots.admission import UnfitSlotsError
 from coefdyn.mixer.slots.preprocess import Nothing
 
-SIZES = {"d_model": 6, "n_state": 6, "d_value": 4, "n_heads": 2}
+SIZES = {"d_model": 6, "n_state": 8, "d_value": 4, "n_heads": 2}
 TOLERANCE = 1e-9  # relative to the size of a value or gradient, in float64
 # Designs to try a slot in: every structure of A_t, kind of readout and kind of normalization.
 PARTNERS = (
@@ -45,7 +45,7 @@ def companions(slot: object) -> Iterator[SequenceMixer]:
         }
         slots[list(DESIGN_SLOTS)[place]] = copy.deepcopy(slot)
         fixed: dict[str, Any] = {**SIZES, "preprocess": Nothing, "unit_qk": False}
-        with contextlib.suppress(MissingTraitError):
+        with contextlib.suppress(UnfitSlotsError):
             yield randomized(SequenceMixer(**fixed, **slots, backend="auto"))
 
 
@@ -84,19 +84,24 @@ def check_forms(mixer: SequenceMixer, batch: int = 2, length: int = 11) -> None:
 def inputs(mixer: SequenceMixer, batch: int, length: int) -> Tensor:
     """Random x; if the row sum divides, no row of its coefficients sums to nearly zero."""
     dtype = next(mixer.parameters()).dtype
-    for seed in range(1000):
+    normalized = mixer.design.normalization.scale_invariant
+    signed = normalized and not mixer.design.readout.nonnegative
+    found: list[Tensor] = []
+    for seed in range(1000 * batch):
         generator = torch.Generator().manual_seed(seed)
-        x = torch.randn(batch, length, mixer.d_model, generator=generator, dtype=torch.float64)
-        design = mixer.design
-        if design.readout.nonnegative or not design.normalization.scale_invariant:
-            break
-        with torch.no_grad():
-            alpha, _ = mixer.coefficients(x.to(dtype))
-        if (alpha.sum(-1).abs() > 0.02 * alpha.abs().sum(-1)).all():
-            break
-    else:
-        raise AssertionError("no input found with row sums away from zero")
-    return x.to(dtype).requires_grad_()
+        x = torch.randn(1, length, mixer.d_model, generator=generator, dtype=torch.float64)
+        if not signed or _far_from_zero(mixer, x.to(dtype)):
+            found.append(x.to(dtype))
+        if len(found) == batch:
+            return torch.cat(found).requires_grad_()
+    raise AssertionError("no input found with row sums away from zero")
+
+
+@torch.no_grad()
+def _far_from_zero(mixer: SequenceMixer, x: Tensor) -> bool:
+    """Whether every row of alpha sums to a good part of the sum of its sizes."""
+    alpha, _ = mixer.coefficients(x)
+    return bool((alpha.sum(-1).abs() > 0.02 * alpha.abs().sum(-1)).all())
 
 
 def values_and_gradients(
@@ -121,7 +126,7 @@ def forms_of(mixer: SequenceMixer) -> list[str]:
     """The forms that can compute the mixer's design, besides the definition."""
     if mixer.design.evolution.dense:
         return []
-    compiled = compiled_obstacle(mixer.design.readout) is None
+    compiled = compiled_obstacle(mixer.design.readout, mixer.design.evolution) is None
     recurrent = mixer.design.recurrence_obstacle is None
     return [
         "quadratic",

@@ -14,7 +14,7 @@ from coefdyn.mixer.slots.scaling import Scaling
 from coefdyn.mixer.slots.transition import Transition
 from coefdyn.testing.forms import randomized
 
-BATCH, HEADS, LENGTH, WIDTH, D_MODEL = 2, 2, 9, 3, 6
+BATCH, HEADS, LENGTH, WIDTH, D_MODEL = 2, 2, 9, 4, 6
 
 
 def check_traits(slot: Any) -> None:

@@ -10,8 +10,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from coefdyn.mixer.design import Design, Projected, Stream
+from coefdyn.mixer.design import Design
+from coefdyn.mixer.stream import Projected, Stream
 
+UNKNOWN = {"signed": "decays of either sign", "has_shear": "numbers added to scores"}
 NARROWEST = 16  # smallest width of Triton's matrix products; narrower heads are padded
 
 
@@ -96,8 +98,9 @@ class Adapter:
 
 def attention_obstacle(design: Design) -> str | None:
     """Why no attention kernel can compute the design, or None. They know A_t = I only."""
-    if design.evolution.has_decay or design.evolution.has_direction:
-        return "it serves A_t = I alone"
+    evolution = design.evolution
+    if evolution.has_decay or evolution.has_direction or evolution.has_shear:
+        return "it serves A_t = I and rotations alone"
     if design.uses_units:
         return "the design's b_j may overflow, and is kept as a logarithm"
     return None
@@ -114,6 +117,11 @@ def linear_obstacle(design: Design) -> str | None:
     """Why no kernel for linear recurrences can compute the design, or None."""
     if design.readout.feature_map is None and design.readout.polynomial != (0.0, 1.0):
         return "it serves phi = identity, or a kernel readout such as kernel_relu, alone"
+    for trait, name in UNKNOWN.items():
+        if getattr(design.evolution, trait):
+            return f"it has no {name}"
+    if design.evolution.repeats > 1:
+        return "it has no repeats"
     return design.recurrence_obstacle
 
 

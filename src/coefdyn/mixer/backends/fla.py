@@ -9,10 +9,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from coefdyn.mixer.backends.adapter import Adapter, linear_obstacle, padded
-from coefdyn.mixer.design import Design, Projected, Stream
+from coefdyn.mixer.design import Design
 from coefdyn.mixer.forms.features import linear_terms
 from coefdyn.mixer.slots.scaling import Strength
 from coefdyn.mixer.slots.transition import Transition
+from coefdyn.mixer.stream import Projected, Stream
 
 Parts = tuple[Float[Tensor, "b t h n"], Float[Tensor, "b t h n"], Float[Tensor, "b t h p"]]
 
@@ -84,13 +85,14 @@ class Fla(Adapter):
         return self.call.gated_delta(*parts, g=g, beta=beta, scale=1.0)[0]
 
     def _rank_one(self, parts: Parts, transition: Transition) -> Float[Tensor, "b t h p"]:
-        """A_t = D_t - beta w (D_t w)^T: a diagonal plus column row^T."""
-        w, beta, log_decay = transition.direction, transition.strength, transition.log_decay
+        """A_t = D_t - u (D_t w)^T, or early D_t - u w^T: a diagonal plus column row^T."""
+        w, u, log_decay = transition.direction, transition.erased, transition.log_decay
         assert w is not None
-        assert beta is not None
+        assert u is not None
         g = torch.zeros_like(w) if log_decay is None else log_decay.expand_as(w)
         dtype = parts[0].dtype
-        row, column = (_time_first(x, dtype) for x in (g.exp() * w, -beta.unsqueeze(-1) * w))
+        read = w if transition.early else g.exp() * w
+        row, column = (_time_first(x, dtype) for x in (read, -u))
         return self.call.rank_one(*parts, row, column, _time_first(g), scale=1.0)[0]
 
 
@@ -99,6 +101,7 @@ def _is_delta_rule(design: Design, transition: Transition) -> bool:
     return (
         isinstance(design.scaling, Strength)
         and not design.evolution.own_direction
+        and not design.evolution.has_angle  # which has turned w, and not the key
         and not transition.per_channel
         and not design.uses_units
     )

@@ -9,7 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from coefdyn.mixer.backends.adapter import Adapter, softmax_obstacle
-from coefdyn.mixer.design import Design, Projected, Stream
+from coefdyn.mixer.design import Design
+from coefdyn.mixer.stream import Projected, Stream
 
 
 class FlashAttn(Adapter):

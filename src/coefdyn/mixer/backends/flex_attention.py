@@ -10,8 +10,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from coefdyn.mixer.backends.adapter import Adapter, attention_obstacle, padded
-from coefdyn.mixer.design import Design, Projected, Stream
+from coefdyn.mixer.design import Design
 from coefdyn.mixer.slots.readout import Readout
+from coefdyn.mixer.stream import Projected, Stream
 
 
 class FlexAttention(Adapter):

@@ -8,10 +8,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from coefdyn.mixer.backends.adapter import Adapter, linear_obstacle, padded
-from coefdyn.mixer.design import Design, Projected, Stream
+from coefdyn.mixer.design import Design
 from coefdyn.mixer.forms.features import linear_terms
 from coefdyn.mixer.slots.evolution import Mamba2Decay
 from coefdyn.mixer.slots.scaling import StepSize
+from coefdyn.mixer.stream import Projected, Stream
 
 CHUNK = 256  # steps, as in the package's own Mamba-2
 

@@ -7,14 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from coefdyn.mixer.compiled.kernels import DTYPES, run
 from coefdyn.mixer.compiled.known import codes, features
 from coefdyn.mixer.forms.folding import over_members
-from coefdyn.mixer.fused import scaled
 from coefdyn.mixer.slots.normalization import ZERO_ROW
 from coefdyn.mixer.slots.readout import Readout
 from coefdyn.mixer.slots.transition import Transition
@@ -49,7 +48,9 @@ def scan_form(
     scale: float = 1.0,
 ) -> Float[Tensor, "b h t m"]:
     """sum_{j <= i} scale (q_i . h_ij) v_j."""
-    y, _ = Scan.apply(q, k, v, *_parts(transition), sums, scale)  # type: ignore[no-untyped-call]
+    y, _ = Scan.apply(  # type: ignore[no-untyped-call]
+        q, k, v, *_parts(transition), transition.early, sums, scale
+    )
     return y
 
 
@@ -63,23 +64,34 @@ def pairs_form(
     shift: bool,
     keep_alpha: bool = False,
     scale: float = 1.0,
+    added: Float64[Tensor, "b h t"] | None = None,
 ) -> Paired:
-    """sum_{j <= i} phi(scale q_i . h_ij) v_j, or with a feature map psi of `readout`
-    sum_{j <= i} (psi(q_i) . psi(h_ij)) v_j. With `shift`, each row's largest score is taken off
-    before phi, and returned. Coefficients carry no gradient."""
+    """sum_{j <= i} phi(scale q_i . h_ij + added_i - added_j) v_j, or with a feature map psi of
+    `readout` sum_{j <= i} (psi(q_i) . psi(h_ij)) v_j. With `shift`, each row's largest score is
+    taken off before phi, and returned. Coefficients carry no gradient."""
     psi = readout.feature_map
     q = q if psi is None else features(psi, q)
     y, unit, _, alpha = Pairs.apply(  # type: ignore[no-untyped-call]
-        q, k, v, *_parts(transition), readout, sums, shift, keep_alpha, scale
-    )
+        q, k, v, *_parts(transition), _rounded(added, q.dtype), transition.early, readout, sums,
+        shift, keep_alpha, scale,
+    )  # fmt: skip
     return Paired(y, unit if shift else None, alpha if keep_alpha else None)
 
 
 def _parts(transition: Transition) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """a, w and u of A_t = (I - u w^T) diag(a)."""
-    log_decay, w, beta = transition.log_decay, transition.direction, transition.strength
-    u = None if w is None or beta is None else scaled(w, beta)
-    return None if log_decay is None else log_decay.exp(), w, u
+    return transition.decay, transition.direction, transition.erased
+
+
+def _rounded(
+    added: Float64[Tensor, "b h t"] | None, dtype: torch.dtype
+) -> Float[Tensor, "b h t 2"] | None:
+    """What is added to scores, and what of it is lost by rounding. It is a long sum, of which
+    differences matter."""
+    if added is None:
+        return None
+    main = added.to(dtype)
+    return torch.stack([main, (added - main).detach().to(dtype)], dim=-1)
 
 
 def _segment(length: int, numbers_per_step: int) -> int:
@@ -105,6 +117,7 @@ class Scan(torch.autograd.Function):
         a: Float[Tensor, "b h t m"] | None,
         w: Float[Tensor, "b h t n"] | None,
         u: Float[Tensor, "b h t n"] | None,
+        early: bool,
         sums: Sums,
         scale: float,
     ) -> tuple[Float[Tensor, "b h t r"], Float[Tensor, "b h s"]]:
@@ -112,13 +125,13 @@ class Scan(torch.autograd.Function):
         total = q.new_empty(*q.shape[:2], q.shape[2] if sums == Sums.DIVIDED else 0)
         run(
             "scan", q.dtype, q.shape[0] * q.shape[1],
-            *_present(q, k, v, a, w, u), int(sums), _least(q), scale, y, total,
+            *_present(q, k, v, a, w, u), early, int(sums), _least(q), scale, y, total,
         )  # fmt: skip
         return y, total
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        *tensors, ctx.sums, ctx.scale = inputs
+        *tensors, ctx.early, ctx.sums, ctx.scale = inputs
         y, total = output
         ctx.mark_non_differentiable(total)
         ctx.save_for_backward(*tensors, y if ctx.sums == Sums.DIVIDED else None, total)
@@ -132,10 +145,10 @@ class Scan(torch.autograd.Function):
         gradients = _like(tensors)
         run(
             "scan_back", q.dtype, q.shape[0] * q.shape[1],
-            *_present(*tensors), int(ctx.sums), _least(q), ctx.scale, total,
+            *_present(*tensors), ctx.early, int(ctx.sums), _least(q), ctx.scale, total,
             grad if y is None else y, segment, grad, *_present(*gradients),
         )  # fmt: skip
-        return *gradients, None, None
+        return *gradients, None, None, None
 
 
 @over_members
@@ -150,6 +163,8 @@ class Pairs(torch.autograd.Function):
         a: Float[Tensor, "b h t m"] | None,
         w: Float[Tensor, "b h t n"] | None,
         u: Float[Tensor, "b h t n"] | None,
+        g: Float[Tensor, "b h t 2"] | None,
+        early: bool,
         readout: Readout,
         sums: Sums,
         shift: bool,
@@ -165,14 +180,14 @@ class Pairs(torch.autograd.Function):
         alpha = q.new_empty(*q.shape[:3], length if keep_alpha else 0)
         run(
             "pairs", q.dtype, q.shape[0] * q.shape[1],
-            *_present(q, k, v, a, w, u, None), *codes(readout, q), int(sums), _least(q), shift,
+            *_present(q, k, v, a, w, u, g), early, *codes(readout, q), int(sums), _least(q), shift,
             scale, y, unit, total, alpha,
         )  # fmt: skip
         return y, unit, total, alpha
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        *tensors, ctx.readout, ctx.sums, ctx.shift, _, ctx.scale = inputs
+        *tensors, ctx.early, ctx.readout, ctx.sums, ctx.shift, _, ctx.scale = inputs
         y, *others = output
         ctx.mark_non_differentiable(*others)
         ctx.save_for_backward(*tensors, y if ctx.sums == Sums.DIVIDED else None, *others[:2])
@@ -186,11 +201,11 @@ class Pairs(torch.autograd.Function):
         gradients = _like(tensors)
         run(
             "pairs_back", q.dtype, q.shape[0] * q.shape[1],
-            *_present(*tensors, None), *codes(ctx.readout, q), int(ctx.sums), _least(q), ctx.shift,
-            ctx.scale, unit, total, grad if y is None else y, segment, grad,
-            *_present(*gradients, None),
+            *_present(*tensors), ctx.early, *codes(ctx.readout, q), int(ctx.sums), _least(q),
+            ctx.shift, ctx.scale, unit, total, grad if y is None else y, segment, grad,
+            *_present(*gradients),
         )  # fmt: skip
-        return *gradients, None, None, None, None, None
+        return *gradients, None, None, None, None, None, None
 
 
 def _empty(like: Float[Tensor, "b h t n"], width: int) -> Float[Tensor, "b h t w"]:

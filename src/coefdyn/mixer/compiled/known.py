@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from coefdyn.mixer.compiled.kernels import DTYPES, absence, fits, run, view
 from coefdyn.mixer.forms.folding import over_members
+from coefdyn.mixer.slots.evolution import Evolution
 from coefdyn.mixer.slots.readout import Readout
 
 log = logging.getLogger(__name__)
@@ -19,11 +20,13 @@ log = logging.getLogger(__name__)
 AGREES = 1e-5
 
 
-def obstacle(readout: Readout) -> str | None:
-    """Why the loops cannot compute it, or None if they can; without compiling anything."""
+def obstacle(readout: Readout, evolution: Evolution | None = None) -> str | None:
+    """Why the loops cannot compute them, or None if they can; without compiling anything."""
     named = readout.feature_map or readout
     if absence() is None and named.compiled is None:
         return f"there is no compiled loop for the readout {type(named).__name__}"
+    if readout.feature_map is not None and evolution is not None and evolution.has_angle:
+        return "the loops turn queries and keys, and its readout takes features of turned keys"
     return absence()
 
 

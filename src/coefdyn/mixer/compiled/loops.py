@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from torch import Tensor
 
 from coefdyn.mixer.compiled.form import Sums, pairs_form, scan_form
@@ -15,9 +15,9 @@ from coefdyn.mixer.slots.readout import Identity, Readout
 from coefdyn.mixer.slots.transition import Transition
 
 
-def can_serve(readout: Readout, weight: Tensor) -> bool:
-    """Whether loops can compute designs with this readout and such weights, here and now."""
-    return fits(weight) and obstacle(readout) is None and agrees(readout)
+def can_serve(readout: Readout, evolution: Evolution, weight: Tensor) -> bool:
+    """Whether loops can compute designs with these and such weights, here and now."""
+    return fits(weight) and obstacle(readout, evolution) is None and agrees(readout)
 
 
 def sums_by_loops(
@@ -30,20 +30,22 @@ def sums_by_loops(
     sums: Sums,
     shift: bool,
     scale: float,
+    added: Float64[Tensor, "b h t"] | None,
 ) -> tuple[Float[Tensor, "b h t m"], Float[Tensor, "b h t"] | None, Sums]:
     """sum_{j <= i} alpha_ij v_j, queries times `scale`: over time where a state is the smaller
     work, else over pairs; the logarithm of each row's unit where scores were shifted; and what
     became of the row sums."""
     if prefers_scan(readout, evolution, q.shape[2], q.shape[3], v.shape[3]):
-        if readout.homogeneous != 1 and scale != 1:  # terms of other degrees have powers of it
+        mixed = readout.homogeneous != 1 or added is not None
+        if mixed and scale != 1:  # not all terms, or channels, have one power of it
             q, scale = q * scale, 1.0
-        terms = _terms(readout, q, k, transition)
+        terms = _terms(readout, q, k, transition, added)
         if len(terms) > 1 and sums == Sums.DIVIDED:  # each term has a part of the sum only
             sums = Sums.BESIDE
         parts = [scan_form(term.q, term.k, v, term.transition, sums, scale) for term in terms]
         return weighted_sum(terms, parts), None, sums
     phi, q, k, transition = _paired(evolution, readout, q, k, transition)
-    y, unit, _ = pairs_form(q, k, v, transition, phi, sums, shift, scale=scale)
+    y, unit, _ = pairs_form(q, k, v, transition, phi, sums, shift, scale=scale, added=added)
     return y, unit, sums
 
 
@@ -54,10 +56,13 @@ def alpha_by_loops(
     k: Float[Tensor, "b h t n"],
     transition: Transition,
     shift: bool,
+    added: Float64[Tensor, "b h t"] | None,
 ) -> tuple[Float[Tensor, "b h i j"], Float[Tensor, "b h i"] | None]:
     """The coefficients themselves, and units as above. They carry no gradient."""
     phi, q, k, transition = _paired(evolution, readout, q, k, transition)
-    _, unit, alpha = pairs_form(q, k, q[..., :0], transition, phi, Sums.ALONE, shift, True)
+    _, unit, alpha = pairs_form(
+        q, k, q[..., :0], transition, phi, Sums.ALONE, shift, keep_alpha=True, added=added
+    )
     assert alpha is not None
     return alpha, unit
 
@@ -81,6 +86,8 @@ def _terms(
     q: Float[Tensor, "b h t n"],
     k: Float[Tensor, "b h t n"],
     transition: Transition,
+    added: Float64[Tensor, "b h t"] | None = None,
 ) -> list[Term]:
     psi = readout.feature_map
-    return linear_terms(readout, q, k, transition, None if psi is None else partial(features, psi))
+    compiled = None if psi is None else partial(features, psi)
+    return linear_terms(readout, q, k, transition, compiled, added)

@@ -1,6 +1,7 @@
 """The paper's double sum as loops over pairs, compiled: any A_t with any readout known here.
 
     h_ij = (I - u_i w_i^T) diag(a_i) h_{i-1,j},  h_jj = k_j        (k are scaled keys b_j k_j)
+           (diag(a_i) - u_i w_i^T) h_{i-1,j} where `early`
     alpha_ij = phi(q_i . h_ij + g_i - g_j),   or   q_i . psi(h_ij) where `psi` is a readout
     y_i = sum_{j <= i} alpha_ij v_j
 
@@ -8,7 +9,8 @@ The keys of a head are an n x L array that every step transforms, as definition.
 run over j, in rows of a multiple of LANES; of what a row holds beyond j = i nothing counts.
 
 Arrays are (b, h, t, channels). `a` has no channel (A_t does not decay), one per head, or n; `u` and
-`w` have none where A_t does not reflect, `g` none where nothing is added to scores. With `shift`, a
+`w` have none where A_t does not reflect, `g` none where nothing is added to scores, or two: the
+number and what it lost when it was rounded. With `shift`, a
 row's largest score, `unit`, is taken off before phi. `rule` says what becomes of a row's sum of
 alpha: nothing (ALONE), one more channel of y (BESIDE), or y is divided by it (DIVIDED), a sum below
 `least` giving y = 0. Queries are multiplied by `scale`. `kept` has the coefficients themselves,
@@ -25,6 +27,7 @@ from coefdyn.mixer.compiled.rows import (
     LANES,
     ROWS,
     combine,
+    exactly,
     inlined,
     inner,
     lanes,
@@ -37,8 +40,8 @@ ALONE, BESIDE, DIVIDED = 0, 1, 2
 @inlined
 @no_type_check
 def transform(keys, taken, a, w, u, m):
-    """h_ij from h_{i-1,j}, channel by channel; taken_j = w . diag(a) h_{i-1,j}: `w` has been
-    multiplied by a."""
+    """h_ij from h_{i-1,j}, channel by channel; taken_j = w . diag(a) h_{i-1,j}: unless it reads
+    early, `w` has been multiplied by a."""
     decays, one = a.shape[0], keys.dtype.type(1)
     if w.shape[0] == 0:
         for c in range(keys.shape[0]):
@@ -55,13 +58,13 @@ def transform(keys, taken, a, w, u, m):
 
 @inlined
 @no_type_check
-def step_of(a, w, u, i, ai, wi, ui):
-    """a_i, u_i, and w_i times a_i."""
+def step_of(a, w, u, early, i, ai, wi, ui):
+    """a_i, u_i, and w_i, times a_i unless it reads early."""
     decays, one = a.shape[1], a.dtype.type(1)
     for c in range(decays):
         ai[c] = a[i, c]
     for c in range(w.shape[1]):
-        wi[c] = w[i, c] * (one if decays == 0 else a[i, c if decays > 1 else 0])
+        wi[c] = w[i, c] * (one if decays == 0 or early else a[i, c if decays > 1 else 0])
         ui[c] = u[i, c]
 
 
@@ -74,18 +77,19 @@ def load(source, rows):
             rows[c, j] = source[j, c]
 
 
-@inlined
+@exactly
 @no_type_check
 def add_difference(s, g, i, m):
-    gi = g[i, 0]
+    """s_j += g_i - g_j. In another order the digits that rounding lost would be lost again."""
+    gi, rest = g[i, 0], g[i, 1]
     for j in range(min(m, g.shape[0])):
-        s[j] += gi - g[j, 0]
+        s[j] += (gi - g[j, 0]) + (rest - g[j, 1])
 
 
 @no_type_check
 def pairs(
-    q, k, v, a, w, u, g, code, psi, polynomial, rule, least, shift, scale, y, unit, total,
-    kept, start, end,
+    q, k, v, a, w, u, g, early, code, psi, polynomial, rule, least, shift, scale, y, unit,
+    total, kept, start, end,
 ):  # fmt: skip
     heads, length, n, p = q.shape[1], q.shape[2], q.shape[3], v.shape[3]
     decays, added, reflects = a.shape[3], g.shape[3] > 0, w.shape[3]
@@ -113,7 +117,7 @@ def pairs(
                 for c in range(n):
                     qi[c] = scale * q[b, h, i, c]
                 if moves:
-                    step_of(a[b, h], w[b, h], u[b, h], i, ai, wi, ui)
+                    step_of(a[b, h], w[b, h], u[b, h], early, i, ai, wi, ui)
                     if decays > 0 or reflects > 0:
                         transform(keys, spare, ai, wi, ui, m)
                     for c in range(n):
@@ -175,5 +179,5 @@ def types(number: Any) -> Any:
 
 
 def settings(number: Any) -> Any:
-    """Of code, psi, polynomial, rule, least, shift and scale."""
-    return nb.int64, nb.int64, number[::1], nb.int64, number, nb.boolean, number
+    """Of early, code, psi, polynomial, rule, least, shift and scale."""
+    return nb.boolean, nb.int64, nb.int64, number[::1], nb.int64, number, nb.boolean, number

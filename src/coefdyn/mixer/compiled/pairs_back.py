@@ -20,7 +20,7 @@ from coefdyn.mixer.compiled.rows import LANES, ROWS, combine, inlined, inner, la
 
 @inlined
 @no_type_check
-def states_of(first, last, k, a, w, u, moves, states, taken, ai, wi, ui):
+def states_of(first, last, k, a, w, u, early, moves, states, taken, ai, wi, ui):
     """The keys (or, where A_t only fades, the factors) before and after the steps of a segment,
     and what its reflections take of them; the first of `states` is given. What lies beyond step i
     is zero."""
@@ -29,7 +29,7 @@ def states_of(first, last, k, a, w, u, moves, states, taken, ai, wi, ui):
         m = (i // LANES + 1) * LANES
         if i % LANES == 0:
             before[:, i:m] = 0
-        step_of(a, w, u, i, ai, wi, ui)
+        step_of(a, w, u, early, i, ai, wi, ui)
         for c in range(states.shape[1]):
             for j in range(m):
                 after[c, j] = before[c, j]
@@ -87,7 +87,7 @@ def back_through_features(d_keys, features, slopes, d, q, u, dq, d_taken, m):
 
 @inlined
 @no_type_check
-def back_through_transition(d_keys, before, taken, d_taken, a, w, i, da, dw, du, m):
+def back_through_transition(d_keys, before, taken, d_taken, a, w, early, i, da, dw, du, m):
     """d_keys of h_ij becomes that of h_{i-1,j}; the gradients of A_i."""
     decays, reflects = a.shape[1], w.shape[1] > 0
     zero, one, d_all = d_keys.dtype.type(0), d_keys.dtype.type(1), d_keys.dtype.type(0)
@@ -101,6 +101,14 @@ def back_through_transition(d_keys, before, taken, d_taken, a, w, i, da, dw, du,
                 lost += d_h * taken[j]
                 along += d_taken[j] * before[c, j]
                 d_keys[c, j] = d_h - wc * d_taken[j]
+        elif reflects and early:
+            wc = w[i, c]
+            for j in range(m):
+                d_h = d_keys[c, j]
+                lost += d_h * taken[j]
+                along += d_taken[j] * before[c, j]
+                total += d_h * before[c, j]
+                d_keys[c, j] = d_h * ac - wc * d_taken[j]
         elif reflects:
             wc = w[i, c]
             for j in range(m):
@@ -114,7 +122,7 @@ def back_through_transition(d_keys, before, taken, d_taken, a, w, i, da, dw, du,
                 total += d_keys[c, j] * before[c, j]
                 d_keys[c, j] *= ac
         if reflects:
-            du[i, c], dw[i, c] = -lost, -along * ac
+            du[i, c], dw[i, c] = -lost, -along * (one if early else ac)
         if decays > 1:
             da[i, c] = total
         d_all += total
@@ -124,8 +132,8 @@ def back_through_transition(d_keys, before, taken, d_taken, a, w, i, da, dw, du,
 
 @no_type_check
 def pairs_back(
-    q, k, v, a, w, u, g, code, psi, polynomial, rule, least, shift, scale, unit, total, y, segment,
-    dy, dq, dk, dv, da, dw, du, dg, start, end,
+    q, k, v, a, w, u, g, early, code, psi, polynomial, rule, least, shift, scale, unit, total, y,
+    segment, dy, dq, dk, dv, da, dw, du, dg, start, end,
 ):  # fmt: skip
     """What A_t has made of the keys is computed again, `segment` steps at a time: a multiple of
     ROWS."""
@@ -165,15 +173,15 @@ def pairs_back(
             starts[0, :, :] = 0
             for part in range(count - 1):
                 states_of(part * segment, (part + 1) * segment, k[b, h], a[b, h], w[b, h], u[b, h],
-                          moves, states, taken, ai, wi, ui)  # fmt: skip
+                          early, moves, states, taken, ai, wi, ui)  # fmt: skip
                 states[0] = states[segment]
                 starts[part + 1] = states[segment]
         for part in range(count - 1, -1, -1):
             first, last = part * segment, min((part + 1) * segment, length)
             if follows:
                 states[0] = starts[part]
-                states_of(first, last, k[b, h], a[b, h], w[b, h], u[b, h], moves, states, taken,
-                          ai, wi, ui)  # fmt: skip
+                states_of(first, last, k[b, h], a[b, h], w[b, h], u[b, h], early, moves, states,
+                          taken, ai, wi, ui)  # fmt: skip
             for tile in range((last - 1) // ROWS * ROWS, first - 1, -ROWS):
                 m, rows = (tile // LANES + 1) * LANES, min(ROWS, last - tile)
                 for r in range(ROWS):
@@ -219,9 +227,11 @@ def pairs_back(
                     for j in range(i + 1 if r < rows else 0, m):
                         alpha[r, j], d[r, j] = 0, 0
                     if added:
+                        along_row = zero
                         for j in range(m):
                             d_added[j] -= d[r, j]
-                            d_added[i if r < rows else 0] += d[r, j]
+                            along_row += d[r, j]
+                        d_added[i if r < rows else 0] += along_row
                 spread(d_values, dys, alpha, m)
                 if fades:
                     for r in range(rows - 1, -1, -1):
@@ -244,7 +254,7 @@ def pairs_back(
                     continue
                 for r in range(rows - 1, -1, -1):
                     i = tile + r
-                    step_of(a[b, h], w[b, h], u[b, h], i, ai, wi, ui)
+                    step_of(a[b, h], w[b, h], u[b, h], early, i, ai, wi, ui)
                     if psi == NONE:
                         back_through_score(
                             d_keys, states[i - first + 1], d[r], qs[r], ui, dqi, d_taken, m
@@ -259,8 +269,8 @@ def pairs_back(
                         dk[b, h, i, c] = d_keys[c, i]
                         d_keys[c, i] = 0
                     back_through_transition(
-                        d_keys, states[i - first], taken[i - first], d_taken, a[b, h], w[b, h], i,
-                        da[b, h], dw[b, h], du[b, h], m,
+                        d_keys, states[i - first], taken[i - first], d_taken, a[b, h], w[b, h],
+                        early, i, da[b, h], dw[b, h], du[b, h], m,
                     )  # fmt: skip
         for j in range(length):
             for x in range(p):
@@ -269,7 +279,7 @@ def pairs_back(
                 for c in range(n):
                     dk[b, h, j, c] = d_keys[c, j]
             if added:
-                dg[b, h, j, 0] = d_added[j]
+                dg[b, h, j, 0], dg[b, h, j, 1] = d_added[j], zero
 
 
 def types(number: Any) -> Any:

@@ -2,6 +2,8 @@
 
     M_t = (I - u_t w_t^T) diag(a_t) M_{t-1} + k_t v_t^T,    y_t = M_t^T q_t
 
+Where `early`, w_t reads M_{t-1} before it decays: M_t = (diag(a_t) - u_t w_t^T) M_{t-1} + ...
+
 Arrays are (b, h, t, channels). `a` has no channel (A_t does not decay), one per head, or n; `u` and
 `w` have none where A_t does not reflect. The row's sum of alpha is what y would be for v = 1: one
 more column of M. `rule` says what becomes of it: nothing (ALONE), one more channel of y (BESIDE),
@@ -26,21 +28,22 @@ Q, K, A, WA, U, W = range(6)
 
 @inlined
 @no_type_check
-def load(q, k, a, w, u, scale, t, at):
-    """The vectors of step t."""
+def load(q, k, a, w, u, early, scale, t, at):
+    """The vectors of step t; WA is what reads M_{t-1}."""
     decays, one = a.shape[1], at.dtype.type(1)
     for c in range(q.shape[1]):
         at[Q, c], at[K, c] = scale * q[t, c], k[t, c]
         ac = one if decays == 0 else a[t, c if decays > 1 else 0]
         at[A, c] = ac
         if w.shape[1] > 0:
-            at[W, c], at[WA, c], at[U, c] = w[t, c], w[t, c] * ac, u[t, c]
+            at[W, c], at[U, c] = w[t, c], u[t, c]
+            at[WA, c] = w[t, c] if early else w[t, c] * ac
 
 
 @inlined
 @no_type_check
 def taken_of(state, at, r):
-    """r = w^T diag(a) M."""
+    """r = w^T diag(a) M, or w^T M where early."""
     for x in range(r.shape[0]):
         r[x] = 0
     for c in range(0, state.shape[0], 4):
@@ -82,7 +85,7 @@ def step(state, at, reflects, r, vt, yt):
 
 
 @no_type_check
-def scan(q, k, v, a, w, u, rule, least, scale, y, total, start, end):
+def scan(q, k, v, a, w, u, early, rule, least, scale, y, total, start, end):
     heads, length, n, p = q.shape[1], q.shape[2], q.shape[3], v.shape[3]
     reflects, summed = w.shape[3] > 0, rule != ALONE
     tall, wide = (n + 3) // 4 * 4, lanes(p + (1 if summed else 0))
@@ -94,7 +97,7 @@ def scan(q, k, v, a, w, u, rule, least, scale, y, total, start, end):
         if summed:
             vt[p] = 1
         for t in range(length):
-            load(q[b, h], k[b, h], a[b, h], w[b, h], u[b, h], scale, t, at)
+            load(q[b, h], k[b, h], a[b, h], w[b, h], u[b, h], early, scale, t, at)
             for x in range(p):
                 vt[x] = v[b, h, t, x]
             for x in range(wide):
@@ -112,4 +115,7 @@ def scan(q, k, v, a, w, u, rule, least, scale, y, total, start, end):
 def types(number: Any) -> Any:
     """Of the arguments: arrays of any strides."""
     arrays = (number[:, :, :, :],) * 7
-    return (*arrays[:6], nb.int64, number, number, arrays[0], number[:, :, ::1], nb.int64, nb.int64)
+    return (
+        *arrays[:6], nb.boolean, nb.int64, number, number, arrays[0], number[:, :, ::1], nb.int64,
+        nb.int64,
+    )  # fmt: skip

@@ -61,8 +61,9 @@ def back_through_reading(d, x, after, at, vt, dyt, dqt, dkt, dvt):
 
 @inlined
 @no_type_check
-def back_through_reflection(d, x, before, at, taken, dwt, dut):
-    """The same rows of d become the gradient of diag(a) M_{t-1}; those of u and w follow."""
+def back_through_reflection(d, x, before, at, taken, dwt, dut, early, d_taken):
+    """The gradients of u and w, and of what w takes, from the same rows of d. These become the
+    gradient of diag(a) M_{t-1}; where `early`, that is left to `back_through_early`."""
     zero = d.dtype.type(0)
     t0, t1, t2, t3 = taken[x], taken[x + 1], taken[x + 2], taken[x + 3]
     s0, s1, s2, s3 = zero, zero, zero, zero
@@ -72,10 +73,29 @@ def back_through_reflection(d, x, before, at, taken, dwt, dut):
         s1 += d[x + 1, c] * at[U, c]
         s2 += d[x + 2, c] * at[U, c]
         s3 += d[x + 3, c] * at[U, c]
+    if early:
+        d_taken[0], d_taken[1], d_taken[2], d_taken[3] = s0, s1, s2, s3
+        for c in range(d.shape[1]):
+            dwt[c] -= (before[x, c] * s0 + before[x + 1, c] * s1) + (
+                before[x + 2, c] * s2 + before[x + 3, c] * s3
+            )
+        return
     for c in range(d.shape[1]):
         dwt[c] -= (before[x, c] * s0 + before[x + 1, c] * s1) + (
             before[x + 2, c] * s2 + before[x + 3, c] * s3
         )
+        d[x, c] -= at[W, c] * s0
+        d[x + 1, c] -= at[W, c] * s1
+        d[x + 2, c] -= at[W, c] * s2
+        d[x + 3, c] -= at[W, c] * s3
+
+
+@inlined
+@no_type_check
+def back_through_early(d, x, at, d_taken):
+    """What w has read of M_{t-1} before its decay adds to the gradient."""
+    s0, s1, s2, s3 = d_taken[0], d_taken[1], d_taken[2], d_taken[3]
+    for c in range(d.shape[1]):
         d[x, c] -= at[W, c] * s0
         d[x + 1, c] -= at[W, c] * s1
         d[x + 2, c] -= at[W, c] * s2
@@ -97,7 +117,8 @@ def back_through_decay(d, x, before, at, dat):
 
 @no_type_check
 def scan_back(
-    q, k, v, a, w, u, rule, least, scale, total, y, segment, dy, dq, dk, dv, da, dw, du, start, end
+    q, k, v, a, w, u, early, rule, least, scale, total, y, segment, dy, dq, dk, dv, da, dw, du,
+    start, end,
 ):  # fmt: skip
     """M is transposed here: most gradients are then sums over rows. States are computed again,
     `segment` steps at a time: they stay in cache."""
@@ -116,7 +137,7 @@ def scan_back(
         vt[p] = 1
     dvt = np.zeros(rows, number)
     dqt, dkt, dat = np.zeros(wide, number), np.zeros(wide, number), np.zeros(wide, number)
-    dwt, dut = np.zeros(wide, number), np.zeros(wide, number)
+    dwt, dut, d_taken = np.zeros(wide, number), np.zeros(wide, number), np.zeros(4, number)
     for b_h in range(start, end):
         b, h = b_h // heads, b_h % heads
         starts[0, :, :] = 0
@@ -128,7 +149,7 @@ def scan_back(
             states[0] = starts[part]
             for t in range(first, last):
                 i = t - first
-                load(q[b, h], k[b, h], a[b, h], w[b, h], u[b, h], scale, t, at)
+                load(q[b, h], k[b, h], a[b, h], w[b, h], u[b, h], early, scale, t, at)
                 for x in range(p):
                     vt[x] = v[b, h, t, x]
                 for x in range(rows):
@@ -141,7 +162,7 @@ def scan_back(
                 continue
             for t in range(last - 1, first - 1, -1):
                 i = t - first
-                load(q[b, h], k[b, h], a[b, h], w[b, h], u[b, h], scale, t, at)
+                load(q[b, h], k[b, h], a[b, h], w[b, h], u[b, h], early, scale, t, at)
                 dqt[:], dkt[:], dat[:], dwt[:], dut[:] = 0, 0, 0, 0, 0
                 share = one
                 if rule == DIVIDED:
@@ -156,16 +177,21 @@ def scan_back(
                 for x in range(0, rows, 4):
                     back_through_reading(d, x, states[i + 1], at, vt, dyt, dqt, dkt, dvt)
                     if reflects:
-                        back_through_reflection(d, x, states[i], at, taken[i], dwt, dut)
+                        back_through_reflection(
+                            d, x, states[i], at, taken[i], dwt, dut, early, d_taken
+                        )
                     if decays > 0:
                         back_through_decay(d, x, states[i], at, dat)
+                    if reflects and early:
+                        back_through_early(d, x, at, d_taken)
                 for x in range(p):
                     dv[b, h, t, x] = dvt[x]
                 d_all = zero
                 for c in range(n):
                     dq[b, h, t, c], dk[b, h, t, c] = scale * dqt[c], dkt[c]
                     if reflects:
-                        dw[b, h, t, c], du[b, h, t, c] = dwt[c] * at[A, c], dut[c]
+                        dw[b, h, t, c] = dwt[c] if early else dwt[c] * at[A, c]
+                        du[b, h, t, c] = dut[c]
                     if decays > 1:
                         da[b, h, t, c] = dat[c]
                     d_all += dat[c]
@@ -177,6 +203,6 @@ def types(number: Any) -> Any:
     """Of the arguments: arrays of any strides."""
     arrays = (number[:, :, :, :],) * 7
     return (
-        *arrays[:6], nb.int64, number, number, number[:, :, ::1], arrays[0], nb.int64, *arrays,
-        nb.int64, nb.int64,
+        *arrays[:6], nb.boolean, nb.int64, number, number, number[:, :, ::1], arrays[0], nb.int64,
+        *arrays, nb.int64, nb.int64,
     )  # fmt: skip

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from coefdyn.mixer.forms.decayed_dot import decayed_dot
+from coefdyn.mixer.forms.decayed_dot import Decay, FactorDecay, LogDecay, early_dot
 from coefdyn.mixer.slots.transition import Transition
 
 
@@ -39,58 +39,77 @@ class Chunks(NamedTuple):
         return tuple(part if part is None else part[:, c] for part in parts)  # type: ignore[return-value]
 
 
-def cut(x: Float[Tensor, "g t *m"], size: int) -> Float[Tensor, "g c s *m"]:
-    """Cut time into chunks of `size`, the last one padded with zeros."""
+def cut(x: Float[Tensor, "g t *m"], size: int, pad: float = 0.0) -> Float[Tensor, "g c s *m"]:
+    """Cut time into chunks of `size`, the last one padded."""
     missing = -x.shape[1] % size
     if missing:
-        x = F.pad(x, [0, 0] * (x.ndim - 2) + [0, missing])
+        x = F.pad(x, [0, 0] * (x.ndim - 2) + [0, missing], value=pad)
     return x.unflatten(1, (-1, size))
 
 
 def chunks_of_time(
     q: Float[Tensor, "g t n"], k: Float[Tensor, "g t n"], transition: Transition, size: int
 ) -> Chunks:
-    """Summarise every chunk of `size` steps; k are the scaled keys b_j k_j."""
+    """Summarise every chunk of `size` steps; k are the scaled keys b_j k_j. Padding has no effect
+    on what is carried on."""
     query, key = cut(q, size), cut(k, size)
-    # Sums from each chunk's start, in float64: a long sum would cost float32 its last digits.
-    c = from_start = to_end = None
-    if transition.log_decay is not None:
-        c = cut(transition.log_decay, size).double().cumsum(-2)
-        from_start = torch.exp(c.to(q.dtype))
-        to_end = torch.exp((c[..., -1:, :] - c).to(q.dtype))
-    decay = None if from_start is None else from_start[..., -1, :]
-    if transition.direction is None or transition.strength is None:
+    decay = _decay_of(transition, size, q.dtype)
+    from_start, to_end = decay.from_start, decay.to_end
+    whole = None if from_start is None else from_start[..., -1, :]
+    if transition.direction is None:
         return Chunks(
             query=_times(query, from_start),
             key=_times(key, to_end),
-            inside=decayed_dot(query, key, c),
-            decay=decay,
+            inside=decay.dot(query, key),
+            decay=whole,
             erase=None,
             write=None,
         )
 
-    w = cut(transition.direction, size)
-    beta = cut(transition.strength, size).unsqueeze(-1)
-    q_k, q_w = decayed_dot(query, key, c), decayed_dot(query, w, c)
-    w_k, w_w = decayed_dot(w, key, c), decayed_dot(w, w, c)
-    # Step t erases beta_t (w_t . state) along w_t. Earlier steps of the chunk have already erased
-    # from that state: the triangular solve accounts for it.
+    w, u, beta = cut(transition.direction, size), None, None
+    if transition.column is not None:
+        u = cut(transition.column, size)
+    elif transition.strength is not None:
+        u, beta = w, cut(transition.strength, size).unsqueeze(-1)
+    assert u is not None
+    q_k, q_u = decay.dot(query, key), decay.dot(query, u)
+    if transition.early:
+        w_k, w_u = early_dot(decay, w, key), early_dot(decay, w, u)
+        w_start = _times(w, None if from_start is None else _before(from_start))
+    else:
+        w_k, w_u = decay.dot(w, key), decay.dot(w, u)
+        w_start = _times(w, from_start)
+    # Step t takes w_t . state off along u_t. Earlier steps of the chunk have already taken off of
+    # that state: the triangular solve accounts for it.
     erased = torch.linalg.solve_triangular(
-        beta * w_w.tril(-1),
-        beta * torch.cat([w_k.tril(-1), _times(w, from_start)], dim=-1),
+        _times(w_u.tril(-1), beta),
+        _times(torch.cat([w_k.tril(-1), w_start], dim=-1), beta),
         upper=False,
         unitriangular=True,
     )
     erased_inside, erase = erased.split([size, w.shape[-1]], dim=-1)
-    write = _times(w, to_end)
+    write = _times(u, to_end)
     return Chunks(
-        query=_times(query, from_start) - q_w @ erase,
+        query=_times(query, from_start) - q_u @ erase,
         key=_times(key, to_end) - erased_inside.mT @ write,
-        inside=q_k - q_w @ erased_inside,
-        decay=decay,
+        inside=q_k - q_u @ erased_inside,
+        decay=whole,
         erase=erase,
         write=write,
     )
+
+
+def _decay_of(transition: Transition, size: int, dtype: torch.dtype) -> Decay:
+    if transition.factor is not None:
+        return FactorDecay(cut(transition.factor, size, pad=1.0))
+    if transition.log_decay is not None:
+        return LogDecay(cut(transition.log_decay, size), dtype)
+    return Decay()
+
+
+def _before(from_start: Float[Tensor, "*b s m"]) -> Float[Tensor, "*b s m"]:
+    """The products up to the step before: 1 at a chunk's first."""
+    return F.pad(from_start[..., :-1, :], (0, 0, 1, 0), value=1.0)
 
 
 def carry(

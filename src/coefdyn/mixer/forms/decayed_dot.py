@@ -1,8 +1,13 @@
-"""The decayed dot product: the one primitive under every structure of A_t."""
+"""The decayed dot product: the one primitive under every structure of A_t.
+
+D(x, y)_ij = sum_r x_ir y_jr a_{j+1,r} ... a_{i,r} for j <= i. A decay within chunks of steps knows
+D, and the products from a chunk's start and to its end.
+"""
 
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Float64
 from torch import Tensor
 
@@ -10,6 +15,62 @@ from coefdyn.mixer.forms.folding import over_members
 
 # Decays per channel are multiplied out directly up to this size. Larger blocks are split in two.
 DIRECT = 4
+
+
+class Decay:
+    """The a_t of chunks; here a_t = 1. What is None is 1."""
+
+    from_start: Float[Tensor, "*b s m"] | None = None  # a_1 ... a_t
+    to_end: Float[Tensor, "*b s m"] | None = None  # a_{t+1} ... a_s
+
+    def dot(
+        self, x: Float[Tensor, "*b s n"], y: Float[Tensor, "*b s n"]
+    ) -> Float[Tensor, "*b s s"]:
+        return decayed_dot(x, y, None)
+
+
+class LogDecay(Decay):
+    """a_t > 0, by sums of logarithms from each chunk's start.
+
+    The sums are float64: a long sum would cost float32 its last digits.
+    """
+
+    def __init__(self, log_decay: Float[Tensor, "*b s m"], dtype: torch.dtype) -> None:
+        self.c = log_decay.double().cumsum(-2)
+        self.from_start = torch.exp(self.c.to(dtype))
+        self.to_end = torch.exp((self.c[..., -1:, :] - self.c).to(dtype))
+
+    def dot(
+        self, x: Float[Tensor, "*b s n"], y: Float[Tensor, "*b s n"]
+    ) -> Float[Tensor, "*b s s"]:
+        return decayed_dot(x, y, self.c)
+
+
+class FactorDecay(Decay):
+    """a_t of any sign, by products: a logarithm has no derivative at a_t = 0."""
+
+    def __init__(self, factor: Float[Tensor, "*b s m"]) -> None:
+        steps = torch.arange(factor.shape[-2], device=factor.device)
+        later = (steps.unsqueeze(-1) > steps).unsqueeze(-1)
+        # [t, j]: a_t where t > j, else 1; their products over t count from step j + 1.
+        self.between = torch.where(later, factor.unsqueeze(-2), 1.0).cumprod(-3)
+        self.from_start = factor.cumprod(-2)
+        self.to_end = self.between[..., -1, :, :]
+
+    def dot(
+        self, x: Float[Tensor, "*b s n"], y: Float[Tensor, "*b s n"]
+    ) -> Float[Tensor, "*b s s"]:
+        if self.between.shape[-1] == 1:
+            return ((x @ y.mT) * self.between.squeeze(-1)).tril()
+        return (x.unsqueeze(-2) * y.unsqueeze(-3) * self.between).sum(-1).tril()
+
+
+def early_dot(
+    decay: Decay, x: Float[Tensor, "*b s n"], y: Float[Tensor, "*b s n"]
+) -> Float[Tensor, "*b s s"]:
+    """D as x_i reads at step i before its decay: the products of a end at step i - 1."""
+    following = F.pad(x[..., 1:, :], (0, 0, 0, 1))
+    return F.pad(decay.dot(following, y)[..., :-1, :], (0, 0, 1, 0))
 
 
 def decayed_dot(

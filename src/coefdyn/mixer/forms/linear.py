@@ -14,6 +14,7 @@ from coefdyn.mixer.slots.transition import Transition
 CHUNK = 64
 CHUNK_PER_CHANNEL = 32
 CHUNK_HOUSEHOLDER = 16
+CHUNK_FACTOR = 16  # a_t of any sign are multiplied out for each pair of steps
 
 
 def linear_form(
@@ -21,30 +22,33 @@ def linear_form(
     k: Float[Tensor, "b h t n"],
     v: Float[Tensor, "b h t p"],
     transition: Transition,
-) -> Float[Tensor, "b h t p"]:
-    """sum_{j <= i} (q_i . h_ij) v_j, chunk by chunk with a state of n x p; k are scaled keys."""
-    size = min(chunk_size(transition.direction is not None, transition.per_channel), q.shape[2])
+) -> tuple[Float[Tensor, "b h t p"], Float[Tensor, "b h n p"]]:
+    """sum_{j <= i} (q_i . h_ij) v_j, chunk by chunk with a state of n x p; k are scaled keys.
+    Also the state after the last step, which carries no gradient."""
+    size = min(chunk_size(transition), q.shape[2])
     shape, length = q.shape[:2], q.shape[2]
     q, k, v = (x.flatten(0, 1) for x in (q, k, v))
     chunks = chunks_of_time(q, k, transition.map(lambda x: x.flatten(0, 1)), size)
     values = cut(v, size)
-    read, _ = Scan.apply(  # type: ignore[no-untyped-call]
+    read, states = Scan.apply(  # type: ignore[no-untyped-call]
         chunks.query, chunks.key, values, chunks.decay, chunks.erase, chunks.write
     )
     assert chunks.inside is not None
     y = read + chunks.inside @ values
-    return y.flatten(1, 2)[:, :length].unflatten(0, shape)
+    return y.flatten(1, 2)[:, :length].unflatten(0, shape), states[:, -1].unflatten(0, shape)
 
 
-def chunk_size(has_direction: bool, per_channel: bool) -> int:
-    if has_direction:
+def chunk_size(transition: Transition) -> int:
+    if transition.direction is not None:
         return CHUNK_HOUSEHOLDER
-    return CHUNK_PER_CHANNEL if per_channel else CHUNK
+    if transition.factor is not None:
+        return CHUNK_FACTOR
+    return CHUNK_PER_CHANNEL if transition.per_channel else CHUNK
 
 
 @over_members
 class Scan(torch.autograd.Function):
-    """M_{c+1} = carry(M_c) + key^T value, M_0 = 0: returns query M_c and M_c of every chunk c.
+    """M_{c+1} = carry(M_c) + key^T value, M_0 = 0: returns query M_c of every chunk c, and all M.
 
     There is one loop over chunks each way, and only M is stored per chunk: with many chunks,
     tensors of that size dominate the cost.
@@ -58,16 +62,17 @@ class Scan(torch.autograd.Function):
         decay: Float[Tensor, "g c m"] | None,
         erase: Float[Tensor, "g c s n"] | None,
         write: Float[Tensor, "g c s n"] | None,
-    ) -> tuple[Float[Tensor, "g c s p"], Float[Tensor, "g c n p"]]:
+    ) -> tuple[Float[Tensor, "g c s p"], Float[Tensor, "g d n p"]]:
         heads, count, _, p = value.shape
         read = torch.empty_like(value)
-        states = value.new_empty(heads, count, query.shape[-1], p)
+        states = value.new_empty(heads, count + 1, query.shape[-1], p)
         state = value.new_zeros(heads, query.shape[-1], p)
         for c in range(count):
             states[:, c] = state
             read[:, c] = torch.bmm(query[:, c], state)
             step = _step(c, decay, erase, write)
             state = torch.baddbmm(carry(state, *step), key[:, c].mT, value[:, c])
+        states[:, count] = state
         return read, states
 
     @staticmethod

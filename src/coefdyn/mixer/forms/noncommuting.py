@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from coefdyn.mixer.slots.readout import Readout
-from coefdyn.mixer.slots.transition import Transition
+from coefdyn.mixer.slots.transition import Transition, rotated
 
 
 def noncommuting_coefficients(
@@ -34,9 +34,11 @@ def noncommuting_coefficients(
 
 def _transformed(keys: Float[Tensor, "b h j n"], here: Transition) -> Float[Tensor, "b h j n"]:
     """A_t h for the A_t of one step."""
-    if here.log_decay is not None:
-        keys = keys * here.log_decay.exp()
-    if here.direction is None or here.strength is None:
+    before, w, u = keys, here.direction, here.erased
+    if here.angle is not None:
+        keys = rotated(keys, here.angle)
+    if here.decay is not None:
+        keys = keys * here.decay
+    if w is None or u is None:
         return keys
-    component = (keys * here.direction).sum(-1, keepdim=True)
-    return keys - here.strength.unsqueeze(-1) * component * here.direction
+    return keys - ((before if here.early else keys) * w).sum(-1, keepdim=True) * u

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from torch import Tensor
 
 from coefdyn.mixer.forms.chunks import Chunks, carry_adjoint, carry_gradients, cut
@@ -15,8 +15,10 @@ from coefdyn.mixer.forms.tiles import (
     alpha_tiles,
     causal,
     groups,
+    inputs_of,
     keys_seen,
     scores,
+    take_added,
     tile_chunks,
 )
 from coefdyn.mixer.slots.readout import Readout
@@ -32,15 +34,18 @@ def quadratic_form(
     transition: Transition,
     readout: Readout,
     shift: bool,
+    added: Float64[Tensor, "b h t"] | None = None,
 ) -> tuple[Float[Tensor, "b h t p"], Float[Tensor, "b h t"] | None]:
-    """sum_{j <= i} phi(q_i . h_ij) v_j; k are scaled keys.
+    """sum_{j <= i} phi(q_i . h_ij + added_i - added_j) v_j; k are scaled keys.
 
     With `shift`, each row's largest score is subtracted before phi, and returned. For exponential
     readouts it is the logarithm of the row's unit.
     """
-    parts = (q, k, v, transition.log_decay, transition.direction, transition.strength)
-    flat = [part if part is None else part.flatten(0, 1) for part in parts]
-    total, unit = ReadoutSum.apply(*flat, readout, shift)  # type: ignore[no-untyped-call]
+    inputs = inputs_of(q, k, transition)
+    sums = None if added is None else added.flatten(0, 1)
+    total, unit = ReadoutSum.apply(  # type: ignore[no-untyped-call]
+        v.flatten(0, 1), sums, *inputs, readout, shift
+    )
     return total.unflatten(0, q.shape[:2]), unit.unflatten(0, q.shape[:2]) if shift else None
 
 
@@ -53,66 +58,69 @@ class ReadoutSum(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        q: Float[Tensor, "g t n"],
-        k: Float[Tensor, "g t n"],
         v: Float[Tensor, "g t p"],
-        log_decay: Float[Tensor, "g t m"] | None,
-        direction: Float[Tensor, "g t n"] | None,
-        strength: Float[Tensor, "g t"] | None,
-        readout: Readout,
-        shift: bool,
+        added: Float64[Tensor, "g t"] | None,
+        *arguments: Any,
     ) -> tuple[Float[Tensor, "g t p"], Float[Tensor, "g s"]]:
-        length = q.shape[1]
+        """`arguments` are those of `Inputs`, and the readout and `shift`."""
+        *parts, readout, shift = arguments
+        inputs, length = Inputs(*parts), v.shape[1]
         total = torch.empty_like(v)
         unit = v.new_empty(v.shape[0], length if shift else 0)
-        for heads in groups(q):
-            inputs = Inputs(q, k, log_decay, direction, strength).take(heads)
-            group_total, group_unit = _sum_group(tile_chunks(inputs), v[heads], readout, shift)
+        for heads in groups(inputs.q):
+            group_total, group_unit = _sum_group(
+                tile_chunks(inputs.take(heads)), v[heads], readout, shift, take_added(added, heads)
+            )
             total[heads] = group_total[:, :length]
             unit[heads] = group_unit[:, :length]
         return total, unit
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        *tensors, ctx.readout, ctx.shift = inputs
+        *tensors, ctx.early, ctx.readout, ctx.shift = inputs
         ctx.mark_non_differentiable(output[1])
         ctx.save_for_backward(*tensors, output[1])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, *transition, unit = ctx.saved_tensors
-        inputs = Inputs(q, k, *transition)
-        d_inputs = [x if x is None else torch.empty_like(x) for x in inputs]
+        v, added, *tensors, unit = ctx.saved_tensors
+        inputs = Inputs._make([*tensors, ctx.early])
+        d_inputs = {name: torch.empty_like(x) for name, x in inputs.tensors.items()}
         d_v = torch.empty_like(v)
-        for heads in groups(q):
+        d_added = None if added is None else torch.empty_like(added)
+        for heads in groups(inputs.q):
             chunks, pull_back = _differentiable_chunks(inputs.take(heads))
-            d_chunks, group_d_v = _pull_back_group(
-                chunks, v[heads], grad[heads], unit[heads], ctx.readout, ctx.shift
-            )
+            d_chunks, group_d_v, group_d_added = _pull_back_group(
+                chunks, v[heads], grad[heads], unit[heads], ctx.readout, ctx.shift,
+                take_added(added, heads),
+            )  # fmt: skip
             d_v[heads] = group_d_v[:, : v.shape[1]]
-            for target, value in zip(d_inputs, pull_back(d_chunks), strict=True):
-                if target is not None and value is not None:
-                    target[heads] = value
-        d_q, d_k, *d_transition = d_inputs
-        return d_q, d_k, d_v, *d_transition, None, None
+            if d_added is not None and group_d_added is not None:
+                d_added[heads] = group_d_added[:, : v.shape[1]]
+            found = pull_back(d_chunks)
+            for name, target in d_inputs.items():
+                target[heads] = getattr(found, name)
+        parts = (d_inputs.get(name) for name in Inputs._fields)
+        return d_v, d_added, *parts, None, None
 
 
 def _differentiable_chunks(
     inputs: Inputs,
 ) -> tuple[Chunks, Callable[[Chunks], Inputs]]:
     """The chunks of `inputs`, and the map from their gradients to those of `inputs`."""
-    if all(x is None for x in inputs[2:]):  # A_t = I: chunks are views
+    if inputs.transition.is_identity:  # chunks are views
         length = inputs.q.shape[1]
         return tile_chunks(inputs), lambda d_chunks: inputs._replace(
             q=d_chunks.query.flatten(1, 2)[:, :length], k=d_chunks.key.flatten(1, 2)[:, :length]
         )
 
     # vjp takes and returns tensors only, so absent parts are left out on both sides.
-    input_names = [name for name, x in inputs._asdict().items() if x is not None]
+    input_names = list(inputs.tensors)
     chunk_names: list[str] = []
 
     def present(*tensors: Tensor) -> tuple[Tensor, ...]:
-        chunks = tile_chunks(inputs._replace(**dict(zip(input_names, tensors, strict=True))))
+        given: dict[str, Any] = dict(zip(input_names, tensors, strict=True))
+        chunks = tile_chunks(inputs._replace(**given))
         chunk_names[:] = [name for name, x in chunks._asdict().items() if x is not None]
         return tuple(getattr(chunks, name) for name in chunk_names)
 
@@ -122,17 +130,22 @@ def _differentiable_chunks(
 
     def pull_back(d_chunks: Chunks) -> Inputs:
         grads = vjp(tuple(getattr(d_chunks, name) for name in chunk_names))
-        return inputs._replace(**dict(zip(input_names, grads, strict=True)))
+        found: dict[str, Any] = dict(zip(input_names, grads, strict=True))
+        return inputs._replace(**found)
 
     return chunks, pull_back
 
 
 def _sum_group(
-    chunks: Chunks, v: Float[Tensor, "g t p"], readout: Readout, shift: bool
+    chunks: Chunks,
+    v: Float[Tensor, "g t p"],
+    readout: Readout,
+    shift: bool,
+    added: Float64[Tensor, "g t"] | None,
 ) -> tuple[Float[Tensor, "g s p"], Float[Tensor, "g r"]]:
     values = cut(v, chunks.query.shape[2]).flatten(1, 2)
     totals, units = [], []
-    for alpha, unit in alpha_tiles(chunks, readout, shift):
+    for alpha, unit in alpha_tiles(chunks, readout, shift, added):
         totals.append(torch.bmm(alpha, values[:, : alpha.shape[-1]]))
         units += [] if unit is None else [unit]
     return torch.cat(totals, dim=1), torch.cat(units, dim=1) if shift else v[:, :0, 0]
@@ -145,8 +158,9 @@ def _pull_back_group(
     unit: Float[Tensor, "g r"],
     readout: Readout,
     shift: bool,
-) -> tuple[Chunks, Float[Tensor, "g s p"]]:
-    """Gradients of a group's chunks and values (padded)."""
+    added: Float64[Tensor, "g t"] | None,
+) -> tuple[Chunks, Float[Tensor, "g s p"], Float64[Tensor, "g s"] | None]:
+    """Gradients of a group's chunks, values and what is added to scores (padded)."""
     size = chunks.query.shape[2]
     values, d_totals = cut(v, size).flatten(1, 2), cut(grad, size)
     units = cut(unit, size) if shift else unit
@@ -155,8 +169,9 @@ def _pull_back_group(
     )
     d_values = torch.zeros_like(values)
     d_keys = values.new_zeros(values.shape[0], chunks.query.shape[-1], values.shape[1])
+    d_added = None if added is None else added.new_zeros(values.shape[:2])
     for c, keys in _keys_seen_backwards(chunks):
-        score = scores(chunks, keys, c, shift)
+        score = scores(chunks, keys, c, shift, added)
         if shift:
             score.sub_(units[:, c].unsqueeze(-1))
         alpha = causal(readout(score))
@@ -164,10 +179,13 @@ def _pull_back_group(
         d_values[:, :reach] += torch.bmm(alpha.mT, d_totals[:, c])
         d_alpha = torch.bmm(d_totals[:, c], values[:, :reach].mT)
         d_score = causal(readout.backward(d_alpha, score, alpha))
+        if d_added is not None:
+            d_added[:, reach - size : reach] += d_score.sum(-1)
+            d_added[:, :reach] -= d_score.sum(-2)
         _pull_back_scores(chunks, d_chunks, keys, d_keys, c, d_score)
     if chunks.inside is None:
         d_chunks.key.copy_(d_keys.mT.unflatten(1, d_chunks.key.shape[1:3]))
-    return d_chunks, d_values
+    return d_chunks, d_values, d_added
 
 
 def _keys_seen_backwards(chunks: Chunks) -> Iterator[tuple[int, Float[Tensor, "g n r"]]]:

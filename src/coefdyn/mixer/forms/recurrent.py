@@ -17,10 +17,10 @@ def recurrent_step(
     written = k.mT * v
     if state is None:
         return q @ written, written
-    if transition.log_decay is not None:
-        state = state * transition.log_decay.exp().mT
-    if transition.direction is not None and transition.strength is not None:
-        w = transition.direction
-        state = state - transition.strength.unsqueeze(-1) * w.mT * (w @ state)
+    w, u, decay, before = transition.direction, transition.erased, transition.decay, state
+    if decay is not None:
+        state = state * decay.mT
+    if w is not None and u is not None:
+        state = state - u.mT * (w @ (before if transition.early else state))
     state = state + written
     return q @ state, state

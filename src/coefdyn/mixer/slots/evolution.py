@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -20,27 +22,46 @@ class Evolution(nn.Module):
     Traits:
     `own_direction`: the mixer passes z_t in place of k_t, projected and preprocessed alike;
     `may_grow`: |A_t| can exceed 1;
-    `has_direction`, `has_decay`, `has_step_size`: which parts of the `Transition` are present;
+    `has_direction`, `has_strength`, `has_decay`, `has_step_size`, `has_angle`, `has_shear`: which
+    parts of the `Transition` are present; a decay is its `log_decay` or its `factor`;
     `per_channel`: the decay differs by channel;
+    `signed`: it can be zero or negative, and is a `factor`;
+    `two_sided`: what is read along w_t is taken off along a `column` of its own;
+    `repeats`: A_t is a product of so many, each with a key and a value: k_t comes as so many steps;
     `dense`: A_t has no such structure and is returned as a matrix, which is slow.
     """
 
     own_direction = False
     may_grow = False
     has_direction = False
+    has_strength = False
     has_decay = False
     has_step_size = False
+    has_angle = False
+    has_shear = False
     per_channel = False
+    signed = False
+    two_sided = False
+    repeats = 1
     dense = False
 
-    def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h t n"]) -> Transition:
+    def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h s n"]) -> Transition:
         raise NotImplementedError
+
+    def take_traits(self, factor: "Evolution") -> None:
+        """Of a factor of this A_t: what it has, A_t has too."""
+        for trait in TRAITS:
+            if getattr(factor, trait):
+                setattr(self, trait, getattr(factor, trait))
+
+
+TRAITS = [name for name, value in vars(Evolution).items() if value is False] + ["repeats"]
 
 
 class Identity(Evolution):
     """A_t = I."""
 
-    def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h t n"]) -> Transition:
+    def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h s n"]) -> Transition:
         return Transition()
 
 
@@ -56,17 +77,20 @@ class Constant(Evolution):
         self.log_c = math.log(c)
         self.may_grow = c > 1
 
-    def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h t n"]) -> Transition:
-        return Transition(log_decay=k.new_full((1, 1, 1, 1), self.log_c).expand(*k.shape[:3], 1))
+    def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h s n"]) -> Transition:
+        log_decay = k.new_full((1, 1, 1, 1), self.log_c)
+        return Transition(log_decay=log_decay.expand(*k.shape[:2], x.shape[1], 1))
 
 
 class GlaDecay(Evolution):
     """A_t = diag(lambda_t), lambda_t = sigmoid(W_2 W_1 x_t + bias)^(1/temperature).
 
     There is one lambda per channel, or one per head if `per_channel` is false. `rank` is the rank
-    of W_2 W_1. A larger `temperature` moves every lambda nearer to 1. Gated linear attention, Yang
-    et al. 2023.
+    of W_2 W_1. A larger `temperature` moves every lambda nearer to 1. With `signed`, 2 lambda - 1
+    takes its place, which lies in (-1, 1). Gated linear attention, Yang et al. 2023.
     """
+
+    neutral: ClassVar = {"signed": False}
 
     has_decay = True
 
@@ -78,21 +102,31 @@ class GlaDecay(Evolution):
         per_channel: bool,
         rank: int = 16,
         temperature: float = 16.0,
+        signed: bool = False,
     ) -> None:
         super().__init__()
         head_width(n_state, n_heads)
+        if signed and temperature != 1:
+            raise ValueError(
+                f"signed=true needs temperature=1, not {temperature:g}: lambda_t would hardly ever "
+                "be below 1/2, where 2 lambda_t - 1 changes its sign; set "
+                "model.evolution.temperature=1"
+            )
         if rank < 1 or not temperature > 0:
             raise ValueError(
                 f"a GLA gate needs rank >= 1 and temperature > 0, not {rank} and {temperature}"
             )
         self.n_heads, self.per_channel = n_heads, per_channel
-        self.temperature = temperature
+        self.temperature, self.signed = temperature, signed
         outputs = n_state if per_channel else n_heads
         self.gate = nn.Sequential(
             nn.Linear(d_model, rank, bias=False), nn.Linear(rank, outputs, bias=True)
         )
 
-    def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h t n"]) -> Transition:
+    def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h s n"]) -> Transition:
+        if self.signed:
+            factor = 2 * self.gate(x).sigmoid() - 1
+            return Transition(factor=rearrange(factor, "b t (h m) -> b h t m", h=self.n_heads))
         log_decay = F.logsigmoid(self.gate(x)) / self.temperature
         return Transition(log_decay=rearrange(log_decay, "b t (h m) -> b h t m", h=self.n_heads))
 
@@ -101,9 +135,11 @@ class Mamba2Decay(Evolution):
     """A_t = exp(-Delta_t A), Delta_t = softplus(W x_t + bias) per head, A > 0.
 
     A is one number per channel, or one per head if `per_channel` is false. It starts uniform in
-    `rate_range`. The bias starts so that Delta is log-uniform in `step_range`. Mamba-2, Dao and Gu
-    2024.
+    `rate_range`. The bias starts so that Delta is log-uniform in `step_range`. With `signed`, A_t =
+    2 exp(-Delta_t A) - 1, which lies in (-1, 1). Mamba-2, Dao and Gu 2024.
     """
+
+    neutral: ClassVar = {"signed": False}
 
     has_decay = True
     has_step_size = True
@@ -116,13 +152,14 @@ class Mamba2Decay(Evolution):
         per_channel: bool,
         rate_range: Sequence[float] = (1.0, 16.0),
         step_range: Sequence[float] = (1e-3, 1e-1),
+        signed: bool = False,
     ) -> None:
         super().__init__()
         width = head_width(n_state, n_heads)
-        _check_range("rate_range", rate_range, above=0.0)
-        _check_range("step_range", step_range, above=0.0)
+        check_range("rate_range", rate_range, above=0.0)
+        check_range("step_range", step_range, above=0.0)
         self.rate_range, self.step_range = rate_range, step_range
-        self.per_channel = per_channel
+        self.per_channel, self.signed = per_channel, signed
         self.step = nn.Linear(d_model, n_heads)
         self.log_rate = nn.Parameter(torch.empty(n_heads, width if per_channel else 1))
         self.reset_special()
@@ -135,9 +172,11 @@ class Mamba2Decay(Evolution):
             step = self.step.bias.uniform_(low, high).exp_()
             step.add_(torch.log(-torch.expm1(-step)))  # the inverse of softplus
 
-    def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h t n"]) -> Transition:
+    def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h s n"]) -> Transition:
         step_size = rearrange(F.softplus(self.step(x)), "b t h -> b h t")
         log_decay = -step_size.unsqueeze(-1) * self.log_rate.exp().unsqueeze(-2)
+        if self.signed:
+            return Transition(factor=2 * log_decay.exp() - 1, step_size=step_size)
         return Transition(log_decay=log_decay, step_size=step_size)
 
 
@@ -145,10 +184,15 @@ class Householder(Evolution):
     """A_t = (I - beta_t w_t w_t^T) D_t, w_t the unit vector along k_t, or along z_t = W_z x_t.
 
     beta_t = `strength` is fixed, or strength * sigmoid(W x_t + bias) where `learned`. D_t is the
-    transition of `decay`, or I. DeltaNet (Schlag et al. 2021); gated: Yang et al. 2025.
+    transition of `decay`, or I. DeltaNet (Schlag et al. 2021); gated: Yang et al. 2025. With
+    `repeats` there are as many keys, reflections and writes at a step, and one D_t before them:
+    DeltaProduct, Siems et al. 2025.
     """
 
+    neutral: ClassVar = {"repeats": 1}
+
     has_direction = True
+    has_strength = True
 
     def __init__(
         self,
@@ -158,6 +202,7 @@ class Householder(Evolution):
         learned: bool,
         strength: float = 2.0,
         decay: Evolution | None = None,
+        repeats: int = 1,
     ) -> None:
         super().__init__()
         if not 0 < strength <= 2:
@@ -165,29 +210,43 @@ class Householder(Evolution):
                 f"a Householder strength must lie in (0, 2], not {strength}: "
                 "beyond 2 an eigenvalue of A_t leaves the unit circle"
             )
-        if decay is not None and decay.has_direction:
-            raise ValueError("the decay of a Householder evolution cannot be a Householder itself")
+        if decay is not None and (decay.has_direction or decay.has_angle or decay.has_shear):
+            raise ValueError("the decay of a Householder evolution must be nothing but a decay")
+        if repeats < 1:
+            raise ValueError(f"a Householder evolution needs repeats >= 1, not repeats={repeats}")
         self.own_direction = own_direction
         self.max_strength = strength
-        self.strength = nn.Linear(d_model, n_heads) if learned else None
+        self.n_heads = n_heads
+        self.strength = nn.Linear(d_model, n_heads * repeats) if learned else None
         self.decay = decay
         if decay is not None:
-            self.has_decay, self.has_step_size = decay.has_decay, decay.has_step_size
-            self.may_grow, self.per_channel = decay.may_grow, decay.per_channel
+            self.take_traits(decay)
+        self.repeats = repeats
 
-    def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h t n"]) -> Transition:
-        base = Transition() if self.decay is None else self.decay(x, k)
+    def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h s n"]) -> Transition:
+        base = Transition() if self.decay is None else self.decay(x, k).spread(self.repeats)
         if self.strength is None:
             strength = k.new_full((1, 1, 1), self.max_strength).expand(k.shape[:3])
         else:
-            logits = rearrange(self.strength(x), "b t h -> b h t")
+            logits = rearrange(self.strength(x), "b t (h r) -> b h (t r)", h=self.n_heads)
             strength = self.max_strength * logits.sigmoid()
-        return Transition(
-            log_decay=base.log_decay,
-            direction=unit(k),
-            strength=strength,
-            step_size=base.step_size,
-        )
+        return replace(base, direction=unit(k), strength=strength)
+
+
+class HeadDecay(Evolution):
+    """A_t = gamma_h I, gamma_h = 1 - 2^(-5 - h) for head h = 0, 1, ... RetNet, Sun et al. 2023."""
+
+    has_decay = True
+
+    def __init__(self, n_heads: int) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+
+    def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h s n"]) -> Transition:
+        heads = torch.arange(self.n_heads, device=k.device, dtype=torch.float64)
+        log_decay = torch.log1p(-(2.0 ** (-5 - heads))).to(k.dtype)
+        log_decay = log_decay.view(1, -1, 1, 1)
+        return Transition(log_decay=log_decay.expand(*k.shape[:2], x.shape[1], 1))
 
 
 class ExpForget(Evolution):
@@ -203,7 +262,7 @@ class ExpForget(Evolution):
         self, d_model: int, n_heads: int, gate_range: Sequence[float] = (3.0, 6.0)
     ) -> None:
         super().__init__()
-        _check_range("gate_range", gate_range, above=-math.inf)
+        check_range("gate_range", gate_range, above=-math.inf)
         self.gate_range = gate_range
         self.forget = nn.Linear(d_model, n_heads)
         self.reset_special()
@@ -216,11 +275,11 @@ class ExpForget(Evolution):
             gates = torch.linspace(low, high, self.forget.out_features)
             self.forget.bias.copy_(F.logsigmoid(gates))
 
-    def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h t n"]) -> Transition:
+    def forward(self, x: Float[Tensor, "b t d"], k: Float[Tensor, "b h s n"]) -> Transition:
         return Transition(log_decay=rearrange(self.forget(x), "b t h -> b h t 1"))
 
 
-def _check_range(name: str, limits: Sequence[float], above: float) -> None:
+def check_range(name: str, limits: Sequence[float], above: float) -> None:
     if len(limits) != 2 or not above < limits[0] <= limits[1] < math.inf:
         raise ValueError(
             f"{name}={list(limits)} must be two numbers [low, high] with {above} < low <= high"

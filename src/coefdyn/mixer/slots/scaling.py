@@ -27,7 +27,7 @@ class Scaling(nn.Module):
 
     def forward(
         self, x: Float[Tensor, "b t d"], transition: Transition
-    ) -> Float[Tensor, "#b #h #t"]:
+    ) -> Float[Tensor, "#b #h #s"]:
         raise NotImplementedError
 
 
@@ -38,7 +38,7 @@ class One(Scaling):
 
     def forward(
         self, x: Float[Tensor, "b t d"], transition: Transition
-    ) -> Float[Tensor, "#b #h #t"]:
+    ) -> Float[Tensor, "#b #h #s"]:
         return x.new_ones(1, 1, 1)
 
 
@@ -51,7 +51,7 @@ class InverseSqrt(Scaling):
 
     def forward(
         self, x: Float[Tensor, "b t d"], transition: Transition
-    ) -> Float[Tensor, "#b #h #t"]:
+    ) -> Float[Tensor, "#b #h #s"]:
         return x.new_full((1, 1, 1), self.scale)
 
 
@@ -65,7 +65,7 @@ class Gate(Scaling):
 
     def forward(
         self, x: Float[Tensor, "b t d"], transition: Transition
-    ) -> Float[Tensor, "#b #h #t"]:
+    ) -> Float[Tensor, "#b #h #s"]:
         return self.scale * rearrange(self.gate(x).sigmoid(), "b t h -> b h t")
 
 
@@ -76,7 +76,7 @@ class StepSize(Scaling):
 
     def forward(
         self, x: Float[Tensor, "b t d"], transition: Transition
-    ) -> Float[Tensor, "#b #h #t"]:
+    ) -> Float[Tensor, "#b #h #s"]:
         assert transition.step_size is not None, "the mixer checks needs_step_size"
         return transition.step_size
 
@@ -92,7 +92,7 @@ class Strength(Scaling):
 
     def forward(
         self, x: Float[Tensor, "b t d"], transition: Transition
-    ) -> Float[Tensor, "#b #h #t"]:
+    ) -> Float[Tensor, "#b #h #s"]:
         assert transition.strength is not None, "the mixer checks needs_strength"
         return self.scale * transition.strength
 
@@ -116,5 +116,5 @@ class ExpInput(Scaling):
 
     def forward(
         self, x: Float[Tensor, "b t d"], transition: Transition
-    ) -> Float[Tensor, "#b #h #t"]:
+    ) -> Float[Tensor, "#b #h #s"]:
         return rearrange(self.gate(x), "b t h -> b h t") + self.log_scale
