@@ -25,7 +25,15 @@ def recurrent(evolution: str, b: str, eta: str = "one") -> Row:
 
 
 DELTA = {"model.unit_qk": True, "model.max_strength": 1.0}
+REFLECTING = {"model.unit_qk": True, "model.max_strength": 2.0}
 PLAIN = {"model.unit_qk": False, "model.max_strength": 2.0}
+
+
+def attention_by(evolution: str, preprocess: str = "none") -> Row:
+    """Softmax attention whose position is its A_t."""
+    position = {"model/position": "none", "model/preprocess": preprocess}
+    return attention("exp") | {"model/evolution": evolution} | position
+
 
 # Table 1, then what the experiments add to it.
 PRESETS: dict[str, Row] = {
@@ -51,6 +59,21 @@ PRESETS: dict[str, Row] = {
     "all_but_p4": PLAIN | recurrent("scalar_mamba2", "gate_inverse_sqrt"),
     "all_but_p5": PLAIN | recurrent("gated_householder", "gate"),
     "all_but_p6": PLAIN | recurrent("constant", "gate_inverse_sqrt") | {"model.evolution.c": 1.05},
+    # Table 1 continued: what came after it, or lies outside it.
+    "rope": PLAIN | attention_by("rotary"),
+    "alibi": PLAIN | attention_by("alibi"),
+    "fox": PLAIN | attention_by("forget"),
+    "path": PLAIN | attention_by("householder_free_learned", "short_conv_z"),
+    "path_fox": PLAIN | attention_by("forget_householder", "short_conv_z"),
+    "wall": PLAIN | attention_by("diagonal_gla"),
+    "retnet": PLAIN | recurrent("retention", "inverse_sqrt") | {"model/preprocess": "none"},
+    "mamba3": PLAIN | recurrent("mamba3", "step_size"),
+    "rwkv7": PLAIN | recurrent("rwkv7", "one"),
+    "kda": DELTA | recurrent("diagonal_householder", "strength_inverse_sqrt"),
+    "deltanet_signed": REFLECTING | recurrent("householder_key_learned", "strength_inverse_sqrt"),
+    "deltaproduct": REFLECTING | recurrent("householder_product", "strength_inverse_sqrt"),
+    "gated_deltaproduct": REFLECTING
+    | recurrent("gated_householder_product", "strength_inverse_sqrt"),
 }
 
 # "Training parameters used on the MAD benchmark", and what the paper does not use: no clipping, no

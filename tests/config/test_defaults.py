@@ -14,12 +14,21 @@ GROUPS = ("model/evolution", "model/scaling", "model/readout", "model/normalizat
           "model/block", "model/preprocess", "model/position", "task")  # fmt: skip
 
 
+def class_of(target: str) -> Any:
+    module, _, name = target.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
 def written() -> dict[tuple[str, str], list[Any]]:
-    """By class and argument: the values that files of conf/ write out."""
+    """By class and argument: the values that files of conf/ write out; not those of files that
+    switch on what the class declares neutral."""
     found: dict[tuple[str, str], list[Any]] = defaultdict(list)
     for group in GROUPS:
         for path in (CONF / group).glob("*.yaml"):
             values = yaml.safe_load(path.read_text())
+            neutral = getattr(class_of(values["_target_"]), "neutral", {})
+            if any(values.get(key, value) != value for key, value in neutral.items()):
+                continue
             for key, value in values.items():
                 plain = not isinstance(value, dict) and "${" not in str(value)
                 if plain and key not in ("_target_", "_partial_", "name", "source"):
@@ -30,8 +39,7 @@ def written() -> dict[tuple[str, str], list[Any]]:
 @pytest.mark.parametrize(("target", "argument"), sorted(written()))
 def test_what_all_files_agree_on_is_the_default(target: str, argument: str) -> None:
     values = written()[target, argument]
-    module, _, name = target.rpartition(".")
-    made = getattr(importlib.import_module(module), name)
+    made, name = class_of(target), target.rpartition(".")[2]
     parameters = inspect.signature(made).parameters
     if argument not in parameters:
         pytest.skip("no argument of the constructor")

@@ -170,6 +170,8 @@ def plain(path: Path) -> Any:
 
 GLA = {"rank": 16, "temperature": 16.0}
 MAMBA2 = {"rate_range": [1.0, 16.0], "step_range": [0.001, 0.1]}
+UNSIGNED, SIGNED = {"signed": False}, {"signed": True}
+ROTARY = {"base": 10000.0}
 KEY, FREE = {"own_direction": False}, {"own_direction": True}
 
 
@@ -183,6 +185,11 @@ def decayed(kind: str, numbers: Row) -> tuple[str, Row]:
     return "Householder", KEY | {"learned": True} | inner
 
 
+def of(numbers: Row, kind: str, inner: Row) -> Row:
+    """The numbers, and those of the evolution it is a factor of."""
+    return numbers | {"of._target_": kind} | {f"of.{key}": value for key, value in inner.items()}
+
+
 def kernel(feature_map: str) -> tuple[str, Row]:
     return "Kernel", {"feature_map._target_": feature_map}
 
@@ -192,10 +199,28 @@ PER_CHANNEL, PER_HEAD = {"per_channel": True}, {"per_channel": False}
 FILES: dict[str, tuple[str, Row]] = {
     "evolution/identity": ("Identity", {}),
     "evolution/constant": ("Constant", {}),
-    "evolution/scalar_gla": ("GlaDecay", PER_HEAD | GLA),
-    "evolution/diagonal_gla": ("GlaDecay", PER_CHANNEL | GLA),
-    "evolution/scalar_mamba2": ("Mamba2Decay", PER_HEAD | MAMBA2),
-    "evolution/diagonal_mamba2": ("Mamba2Decay", PER_CHANNEL | MAMBA2),
+    "evolution/scalar_gla": ("GlaDecay", PER_HEAD | GLA | UNSIGNED),
+    "evolution/diagonal_gla": ("GlaDecay", PER_CHANNEL | GLA | UNSIGNED),
+    "evolution/scalar_mamba2": ("Mamba2Decay", PER_HEAD | MAMBA2 | UNSIGNED),
+    "evolution/diagonal_mamba2": ("Mamba2Decay", PER_CHANNEL | MAMBA2 | UNSIGNED),
+    "evolution/signed_gla": ("GlaDecay", PER_CHANNEL | GLA | {"temperature": 1.0} | SIGNED),
+    "evolution/signed_mamba2": ("Mamba2Decay", PER_HEAD | MAMBA2 | SIGNED),
+    "evolution/rotary": ("Rotary", ROTARY),
+    "evolution/retention": ("Rotary", of(ROTARY, "HeadDecay", {})),
+    "evolution/rotary_householder": (
+        "Rotary",
+        of(ROTARY, "Householder", KEY | {"learned": True}),
+    ),
+    "evolution/mamba3": ("InputRotation", of({}, "Mamba2Decay", PER_HEAD | MAMBA2)),
+    "evolution/alibi": ("Alibi", {}),
+    "evolution/forget": ("Forget", {}),
+    "evolution/forget_householder": ("Forget", of({}, "Householder", FREE | {"learned": True})),
+    "evolution/rwkv7": ("Rwkv7", {"rank": 16, "decay_range": [-6.0, -1.0]}),
+    "evolution/householder_product": ("Householder", KEY | {"learned": True, "repeats": 2}),
+    "evolution/gated_householder_product": (
+        "Householder",
+        decayed("Mamba2Decay", PER_HEAD | MAMBA2)[1] | {"repeats": 2},
+    ),
     "evolution/householder_key_fixed": householder(KEY, learned=False),
     "evolution/householder_key_learned": householder(KEY, learned=True),
     "evolution/householder_free_fixed": householder(FREE, learned=False),
@@ -235,6 +260,7 @@ FILES: dict[str, tuple[str, Row]] = {
     "block/type2": ("Block", {"gated": True, "post_norm": "all"}),
     "preprocess/none": ("Nothing", {}),
     "preprocess/short_conv": ("ShortConv", {"width": 4, "applies_to": "qkv"}),
+    "preprocess/short_conv_z": ("ShortConv", {"width": 3, "applies_to": "z"}),
     "position/none": ("Nothing", {}),
     "position/learned": ("Learned", {"std": 0.02}),
     "position/sinusoidal": ("Sinusoidal", {}),
@@ -243,7 +269,12 @@ FILES: dict[str, tuple[str, Row]] = {
 RENAMED = {
     ("evolution/constant", "c"): "factor",
     ("normalization/power", "c"): "base",
-    **{(name, "strength"): "max_strength" for name in FILES if "householder" in name},
+    **{
+        (name, key): "max_strength"
+        for name in FILES
+        if "householder" in name
+        for key in ("strength", "of.strength")
+    },
 }
 
 

@@ -19,13 +19,18 @@ from torch import Tensor
 FETCHED = Path(__file__).parents[2] / ".references"
 
 
-def fla_kernels() -> Any:
+def fla_folder() -> Path:
+    """Where flash-linear-attention keeps its operations."""
     spec = importlib.util.find_spec("fla")
     assert spec is not None
     assert spec.submodule_search_locations is not None
-    ops = Path(spec.submodule_search_locations[0]) / "ops"
+    return Path(spec.submodule_search_locations[0]) / "ops"
+
+
+def fla_kernels() -> Any:
+    ops = fla_folder()
     linear, simple, gla, delta, gated, dplr = (
-        _module(ops / folder / "naive.py")
+        module_at(ops / folder / "naive.py")
         for folder in (
             "linear_attn",
             "simple_gla",
@@ -79,7 +84,7 @@ def mamba_ssm_scan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Tensor]:
     monkeypatch.setitem(sys.modules, kernel, absent)
     for parent in ("mamba_ssm", "mamba_ssm.ops", "mamba_ssm.ops.triton"):
         monkeypatch.setitem(sys.modules, parent, ModuleType(parent))
-    minimal = _module(root / "modules/ssd_minimal.py")
+    minimal = module_at(root / "modules/ssd_minimal.py")
 
     def scan(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, chunk_size: int) -> Tensor:
         # As the package compares them itself; how long chunks are changes nothing.
@@ -95,7 +100,7 @@ def flash_attn_function(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Tensor
     padding.pad_input = padding.unpad_input = None  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "flash_attn", ModuleType("flash_attn"))
     monkeypatch.setitem(sys.modules, "flash_attn.bert_padding", padding)
-    testing = _module(root / "utils/testing.py")
+    testing = module_at(root / "utils/testing.py")
 
     def attend(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float, causal: bool) -> Tensor:
         q = _undo_scale(q, softmax_scale)
@@ -116,7 +121,7 @@ def _undo_scale(q: Tensor, scale: float) -> Tensor:
     return q * scale * q.shape[-1] ** 0.5
 
 
-def _module(path: Path) -> ModuleType:
+def module_at(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"reference_{path.parent.name}", path)
     assert spec is not None
     assert spec.loader is not None

@@ -174,7 +174,7 @@ def test_without_numba_the_backend_says_what_is_missing(
 
 
 def test_negative_and_zero_decays_have_finite_gradients() -> None:
-    """A later member of A_t may have them: the kernels take a itself, not its logarithm."""
+    """The kernels take a itself, not its logarithm."""
     a = torch.tensor([1.0, -0.5, 0.0, 0.7, -1.0], dtype=torch.float64)
     q, k, v = torch.randn(3, 1, 1, 5, 2, dtype=torch.float64)
     for width in (1, 2):
@@ -186,9 +186,21 @@ def test_negative_and_zero_decays_have_finite_gradients() -> None:
         expected = torch.stack(y)
         wanted = torch.autograd.grad(expected.sum(), decay)[0]
         for made in (
-            form.Scan.apply(q, k, v, decay, None, None, Sums.ALONE, 1.0)[0],
+            form.Scan.apply(q, k, v, decay, None, None, False, Sums.ALONE, 1.0)[0],
             form.Pairs.apply(
-                q, k, v, decay, None, None, readouts.Identity(), Sums.ALONE, False, False, 1.0
+                q,
+                k,
+                v,
+                decay,
+                None,
+                None,
+                None,
+                False,
+                readouts.Identity(),
+                Sums.ALONE,
+                False,
+                False,
+                1.0,
             )[0],
         ):
             torch.testing.assert_close(made[0, 0], expected)

@@ -45,7 +45,7 @@ def test_mamba2_starts_with_uniform_rates_and_log_uniform_steps(per_channel: boo
 
 @pytest.mark.parametrize(
     ("name", "rates"),
-    [("scalar_mamba2", (2, 1)), ("diagonal_mamba2", (2, 3)), ("gated_householder", (2, 1))],
+    [("scalar_mamba2", (2, 1)), ("diagonal_mamba2", (2, 4)), ("gated_householder", (2, 1))],
 )
 def test_mamba2_has_a_rate_per_head_or_per_channel(name: str, rates: tuple[int, int]) -> None:
     evolution = designs.slot("evolution", name)
@@ -54,7 +54,7 @@ def test_mamba2_has_a_rate_per_head_or_per_channel(name: str, rates: tuple[int, 
 
 def test_gla_starts_at_one_half_to_the_sixteenth() -> None:
     """sigmoid(0)^(1/16) at x = 0: a key keeps 0.958 of itself a step."""
-    for name, outputs in (("scalar_gla", 2), ("diagonal_gla", 6)):
+    for name, outputs in (("scalar_gla", 2), ("diagonal_gla", 8)):
         made = designs.slot("evolution", name)
         assert [tuple(layer.weight.shape) for layer in made.gate] == [(16, 6), (outputs, 16)]
         assert made.gate[0].bias is None

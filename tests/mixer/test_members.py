@@ -139,7 +139,7 @@ def example(name: str) -> tuple[torch.nn.Module, Tensor, Tensor]:
     return (
         evolution,
         torch.randn(2, 9, 6, dtype=torch.float64),
-        torch.randn(2, 2, 9, 3, dtype=torch.float64),
+        torch.randn(2, 2, 9 * evolution.repeats, 4, dtype=torch.float64),
     )
 
 
@@ -147,7 +147,7 @@ def example(name: str) -> tuple[torch.nn.Module, Tensor, Tensor]:
 def test_evolution_matrices_equal_their_equation(name: str) -> None:
     """A_t written from the formulas of the design space, parameter by parameter."""
     evolution, x, k = example(name)
-    eye = torch.eye(3, dtype=torch.float64)
+    eye = torch.eye(4, dtype=torch.float64)
 
     def gla(part: torch.nn.Module) -> Tensor:
         lambda_ = torch.sigmoid(part.gate(x)) ** (1 / 16)
@@ -158,7 +158,55 @@ def test_evolution_matrices_equal_their_equation(name: str) -> None:
         return torch.exp(-delta * part.log_rate.exp().unsqueeze(1))
 
     def diagonal(values: Tensor) -> Tensor:
-        return values.expand(2, 2, 9, 3).unsqueeze(-1) * eye
+        return values.expand(2, 2, 9, 4).unsqueeze(-1) * eye
+
+    def signed(part: torch.nn.Module) -> Tensor:
+        return 2 * torch.sigmoid(part.gate(x)).unflatten(-1, (2, -1)).transpose(1, 2) - 1
+
+    def rotation(angles: Tensor) -> Tensor:
+        """Channels 0 and 2 by the first angle, 1 and 3 by the second."""
+        R = torch.zeros(*angles.shape[:-1], 4, 4, dtype=torch.float64)
+        for p in range(2):
+            cos, sin = angles[..., p].cos(), angles[..., p].sin()
+            R[..., p, p], R[..., p, p + 2] = cos, -sin
+            R[..., p + 2, p], R[..., p + 2, p + 2] = sin, cos
+        return R
+
+    rotary = rotation(-torch.tensor([1.0, 0.01], dtype=torch.float64)).expand(2, 2, 9, 4, 4)
+    gamma = 1 - 2.0 ** -torch.tensor([5.0, 6.0], dtype=torch.float64).view(1, 2, 1, 1)
+
+    def turned(part: torch.nn.Module) -> Tensor:
+        delta = F.softplus(part.of.step(x)).mT.unsqueeze(-1)
+        return rotation(delta * part.rate(x).unflatten(-1, (2, 2)).transpose(1, 2))
+
+    def sheared(A: Tensor, shear: Tensor) -> Tensor:
+        """The last channel, times the shear, goes into the one before it."""
+        larger = torch.eye(6, dtype=torch.float64).repeat(2, 2, 9, 1, 1)
+        larger[..., :4, :4], larger[..., 4, 5] = A, shear
+        return larger
+
+    def forget(part: torch.nn.Module) -> Tensor:
+        return F.logsigmoid(part.gate(x)).mT
+
+    slopes = torch.tensor([2.0**-4, 2.0**-8], dtype=torch.float64).view(1, 2, 1)
+
+    def rwkv7() -> Tensor:
+        rate, decay = (
+            part(x).sigmoid().unflatten(-1, (2, 4)).transpose(1, 2)
+            for part in (evolution.rate, evolution.decay)
+        )
+        w = F.normalize(k * evolution.direction.view(2, 1, 4), dim=-1)
+        lambda_ = torch.exp(-math.exp(-0.5) * decay)
+        return diagonal(lambda_) - (rate * w).unsqueeze(-1) * w.unsqueeze(-2)
+
+    def product(decay: Tensor) -> Tensor:
+        """Two micro-steps a step; the decay before the first."""
+        beta = (2 * torch.sigmoid(evolution.strength(x))).unflatten(-1, (2, 2))
+        beta = beta.transpose(1, 2).flatten(2)[..., None, None]
+        w = F.normalize(k, dim=-1)
+        A = eye - beta * w.unsqueeze(-1) * w.unsqueeze(-2)
+        A[:, :, ::2] = A[:, :, ::2] @ decay
+        return A
 
     def householder(beta: Tensor | float) -> Tensor:
         w = k / k.norm(dim=-1, keepdim=True)
@@ -166,11 +214,11 @@ def test_evolution_matrices_equal_their_equation(name: str) -> None:
         return eye - beta * w.unsqueeze(-1) * w.unsqueeze(-2)
 
     def learned(largest: float) -> Tensor:
-        return largest * torch.sigmoid(evolution.strength(x))
+        return largest * torch.sigmoid(getattr(evolution, "of", evolution).strength(x))
 
     expected = {
-        "identity": lambda: eye.expand(2, 2, 9, 3, 3),
-        "constant": lambda: (0.95 * eye).expand(2, 2, 9, 3, 3),
+        "identity": lambda: eye.expand(2, 2, 9, 4, 4),
+        "constant": lambda: (0.95 * eye).expand(2, 2, 9, 4, 4),
         "scalar_gla": lambda: diagonal(gla(evolution)),
         "diagonal_gla": lambda: diagonal(gla(evolution)),
         "scalar_mamba2": lambda: diagonal(mamba2(evolution)),
@@ -182,9 +230,20 @@ def test_evolution_matrices_equal_their_equation(name: str) -> None:
         "gated_householder": lambda: householder(learned(2.0)) @ diagonal(mamba2(evolution.decay)),
         "diagonal_householder": lambda: householder(learned(2.0)) @ diagonal(gla(evolution.decay)),
         "exp_forget": lambda: diagonal(evolution.forget(x).exp().mT.unsqueeze(-1)),
+        "signed_gla": lambda: diagonal(signed(evolution)),
+        "signed_mamba2": lambda: diagonal(2 * mamba2(evolution) - 1),
+        "rotary": lambda: rotary,
+        "retention": lambda: gamma.unsqueeze(-1) * rotary,
+        "rotary_householder": lambda: householder(learned(2.0)) @ rotary,
+        "mamba3": lambda: diagonal(mamba2(evolution.of)) @ turned(evolution),
+        "alibi": lambda: sheared(eye, -slopes),
+        "forget": lambda: sheared(eye, forget(evolution)),
+        "forget_householder": lambda: sheared(householder(learned(2.0)), forget(evolution)),
+        "rwkv7": rwkv7,
+        "householder_product": lambda: product(eye),
+        "gated_householder_product": lambda: product(diagonal(mamba2(evolution.decay))),
     }
-    if name not in expected:
-        pytest.skip("its equation is not written out here")
+    assert name in expected, f"write the equation of {name} here"
     torch.testing.assert_close(evolution(x, k).matrices(like=k), expected[name]())
 
 
@@ -192,9 +251,9 @@ def test_evolution_matrices_equal_their_equation(name: str) -> None:
 def test_scaling_equals_its_equation(name: str) -> None:
     evolution = "householder_key_learned" if "strength" in name else "scalar_mamba2"
     design = designs.mixer((evolution, name, "identity", "one")).design
-    x, k = torch.randn(2, 9, 6).double(), torch.randn(2, 2, 9, 3).double()
+    x, k = torch.randn(2, 9, 6).double(), torch.randn(2, 2, 9, 4).double()
     transition = design.evolution(x, k)
-    scaling, root = design.scaling, math.sqrt(3)
+    scaling, root = design.scaling, math.sqrt(4)
     expected = {
         "one": lambda: torch.ones(1).double(),
         "inverse_sqrt": lambda: torch.ones(1).double() / root,

@@ -1,6 +1,7 @@
 """Members of the design space that must coincide, and Table 1 in closed form."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from coefdyn.mixer.stream import Projected
 from tests import designs
 
 PRESETS = options("model")
-SIZES = ["model.d_model=6", "model.n_state=6", "model.d_value=4", "model.n_heads=2"]
+SIZES = ["model.d_model=6", "model.n_state=8", "model.d_value=4", "model.n_heads=2"]
 
 
 def preset(name: str) -> torch.nn.Module:
@@ -33,7 +34,7 @@ def preset(name: str) -> torch.nn.Module:
 def same(one: Design, other: Design, form: str = "quadratic") -> None:
     x, q, k, v = (
         torch.randn(*shape, dtype=torch.float64)
-        for shape in [(2, 13, 6), (2, 2, 13, 3), (2, 2, 13, 3), (2, 2, 13, 2)]
+        for shape in [(2, 13, 6), (2, 2, 13, 4), (2, 2, 13, 4), (2, 2, 13, 2)]
     )
     torch.testing.assert_close(
         getattr(one.double(), form)(Projected(x, q, k, v, k)),
@@ -73,7 +74,7 @@ class Gates(Evolution):
 
 
 @pytest.mark.parametrize("form", ["quadratic", "linear", "definition"])
-@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("channels", [1, 4])
 def test_gate_one_is_identity_evolution(form: str, channels: int) -> None:
     gates = Gates(torch.zeros(2, 2, 13, channels))
     same(design(gates), design("identity"), form)
@@ -83,7 +84,7 @@ def test_gate_one_is_identity_evolution(form: str, channels: int) -> None:
 @pytest.mark.parametrize("readout", ["identity", "taylor_exp"])
 def test_scalar_is_diagonal_with_equal_channels(form: str, readout: str) -> None:
     gates = -torch.rand(2, 2, 13, 1)
-    same(design(Gates(gates), readout), design(Gates(gates.expand(2, 2, 13, 3)), readout), form)
+    same(design(Gates(gates), readout), design(Gates(gates.expand(2, 2, 13, 4)), readout), form)
 
 
 @pytest.mark.parametrize("form", ["quadratic", "linear", "definition"])
@@ -107,7 +108,7 @@ def test_presets_are_causal_and_independent_over_the_batch(name: str) -> None:
 def products(transition: Transition, k: Tensor) -> Tensor:
     """P_ij = A_i ... A_{j+1} (identity for i = j, zero for j > i), multiplied out."""
     A = transition.matrices(like=k)
-    length, n = k.shape[2], k.shape[3]
+    length, n = k.shape[2], A.shape[-1]
     P = torch.zeros(*k.shape[:2], length, length, n, n, dtype=k.dtype)
     for j in range(length):
         P[:, :, j, j] = torch.eye(n, dtype=k.dtype)
@@ -122,11 +123,24 @@ def closed_form(name: str, mixer: torch.nn.Module, x: Tensor) -> Tensor:
     q, k = given.q, given.k
     root = q.shape[-1] ** 0.5
     transition = mixer.design.evolution(x, given.direction)
+    beta, delta = transition.strength, transition.step_size
+    if name in ("alibi", "fox", "path_fox"):  # a shear adds to scores the sum of what lies between
+        shear, plain = transition.shear, replace(transition, shear=None)
+        added = torch.stack([
+            torch.stack([shear[..., j + 1 : i + 1].sum(-1) for j in range(x.shape[1])], -1)
+            for i in range(x.shape[1])
+        ], -2)  # fmt: skip
+        dot = torch.einsum("bhin,bhijnm,bhjm->bhij", q, products(plain, k), k)
+        causal = torch.ones(dot.shape[-2:], dtype=torch.bool).tril()
+        return (dot / root + added).masked_fill(~causal, -torch.inf).softmax(-1)
+    if "product" in name:  # a query reads after both micro-steps of its step
+        P = products(transition, k)[:, :, 1::2]
+        dot = torch.einsum("bhin,bhijnm,bhjm->bhij", q, P, k)
+        return dot * beta.unsqueeze(-2) / root
     dot = torch.einsum("bhin,bhijnm,bhjm->bhij", q, products(transition, k), k)
     causal = torch.ones(dot.shape[-2:], dtype=torch.bool).tril()
-    beta, delta = transition.strength, transition.step_size
-    if name in ("softmax_attention", "softmax_attention_unscaled"):
-        score = dot / root if name == "softmax_attention" else dot
+    if name in ("softmax_attention_unscaled", "softmax_attention", "rope", "path", "wall"):
+        score = dot if name == "softmax_attention_unscaled" else dot / root
         return score.masked_fill(~causal, -torch.inf).softmax(-1)
     if name == "relu_attention":
         alpha = F.relu(dot) * causal
@@ -143,11 +157,11 @@ def closed_form(name: str, mixer: torch.nn.Module, x: Tensor) -> Tensor:
         gate = mixer.design.normalization.output_gate(x).sigmoid().mT.unsqueeze(-1)
         alpha = dot * log_input.exp().unsqueeze(-2) / root
         return gate * alpha / alpha.sum(-1, keepdim=True).abs().clamp(min=1.0)
-    if name in ("deltanet", "gated_deltanet"):
+    if name in ("deltanet", "gated_deltanet", "deltanet_signed", "kda"):
         return dot * beta.unsqueeze(-2) / root
-    if name == "mamba2":
+    if name in ("mamba2", "mamba3"):
         return dot * delta.unsqueeze(-2)
-    if name == "mamba2_unscaled":
+    if name in ("mamba2_unscaled", "rwkv7"):
         return dot
     if name.startswith("all_"):  # b_j = z_j/sqrt(n), z_j, or 1/sqrt(n); phi = Id or softplus
         gate = getattr(mixer.design.scaling, "gate", None)
@@ -157,7 +171,7 @@ def closed_form(name: str, mixer: torch.nn.Module, x: Tensor) -> Tensor:
             return score
         alpha = F.softplus(score) * causal
         return alpha / alpha.sum(-1, keepdim=True)
-    known = ("gla", "householder", "mamba2_inverse_sqrt")
+    known = ("gla", "householder", "mamba2_inverse_sqrt", "retnet")
     assert name in known, f"Table 1 has no closed form for {name}: add it here"
     return dot / root
 
@@ -184,6 +198,9 @@ def test_coefficients_equal_the_closed_form_of_table_1(name: str) -> None:
         ("deltanet", "linear"),
         ("gated_deltanet", "linear"),
         ("mlstm", "linear"),
+        *((name, "convex") for name in ("rope", "alibi", "fox", "path", "path_fox", "wall")),
+        *((name, "linear") for name in ("retnet", "mamba3", "kda", "deltanet_signed", "rwkv7")),
+        *((name, "linear") for name in ("deltaproduct", "gated_deltaproduct")),
     ],
 )
 def test_output_class_of_the_presets(name: str, expected: str) -> None:

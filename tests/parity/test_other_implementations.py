@@ -35,7 +35,7 @@ class GivenEvolution(Evolution):
     def __init__(self, transition: Transition) -> None:
         super().__init__()
         self.transition = transition
-        self.has_direction = transition.direction is not None
+        self.has_direction = self.has_strength = transition.direction is not None
 
     def forward(self, x: Tensor, k: Tensor) -> Transition:
         return self.transition

@@ -39,6 +39,7 @@ class Counts:
     guarded: Int64[Tensor, " h"]
     zeros: Int64[Tensor, "h i"]
     most_zeros: Int64[Tensor, " h"]
+    pairs: Int64[Tensor, " h"]
 
     def add(self, other: "Counts") -> "Counts":
         sums = {name: value + getattr(other, name) for name, value in vars(self).items()}
@@ -48,7 +49,8 @@ class Counts:
 
 @torch.no_grad()
 def coefficient_statistics(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -> dict[str, Any]:
-    """Statistics of the coefficients j <= i, overall and per layer and head.
+    """Statistics of the coefficients j <= i, overall and per layer and head. Where A_t repeats, a
+    step j has several coefficients, each counted.
 
     near_zero: share with |alpha/eta| <= 1e-3.
     near_one: share with alpha/eta in [0.9, 1].
@@ -75,11 +77,10 @@ def _counted(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -> dict[str, An
         for part in tokens.split(size):
             counts = [_count(*layer) for layer in layers_of(model, part)]
             layers = [a.add(b) for a, b in zip(layers, counts, strict=True)] if layers else counts
-    pairs, rows = batch * length * (length + 1) // 2, batch * length
     per_layer = {
         name: torch.stack([getattr(layer, name) for layer in layers]) for name in vars(layers[0])
     }
-    return _summary(per_layer, pairs, rows, batch)
+    return _summary(per_layer, batch * length, batch)
 
 
 @torch.no_grad()
@@ -92,16 +93,22 @@ def brief_statistics(model: SequenceModel, tokens: Int64[Tensor, "b t"]) -> dict
 
 def _costly(model: SequenceModel, tokens: Int64[Tensor, "b t"], with_rank: bool) -> dict[str, Any]:
     variances, ranks = [], []
-    below = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).tril()
     with own_forms(model):
         for mixer, projected in _inputs_of(model, tokens):
-            scores = mixer.design.scores(projected)[..., below.to(tokens.device)]
-            variances.append(scores.var().item())
+            scores = mixer.design.scores(projected)
+            variances.append(scores[..., _below(scores)].var().item())
             if with_rank:
                 alpha, eta, _ = mixer.design.coefficients(projected)
                 ranks.append(_effective_rank(alpha[:2] / eta[:2, ..., None]))
     rank = {"effective_rank": _finite_mean(ranks)} if with_rank else {}
     return {"score_variance": _finite_mean(variances), **rank}
+
+
+def _below(alpha: Float[Tensor, "b h i j"]) -> Bool[Tensor, "i j"]:
+    """Where j <= i."""
+    rows, columns = alpha.shape[-2:]
+    below = torch.ones(rows, rows, dtype=torch.bool, device=alpha.device).tril()
+    return below.repeat_interleave(columns // rows, dim=-1)
 
 
 def _effective_rank(weights: Float[Tensor, "b h i j"]) -> float:
@@ -158,15 +165,17 @@ def _count(
     names = ("near_zero", "near_one", "near_zero_raw", "near_one_raw", "near_zero_relative",
              "entropy", "zeros")  # fmt: skip
     per_row: dict[str, list[Tensor]] = {name: [] for name in names}
-    for start in range(0, alpha.shape[-1], BLOCK_ROWS):
-        end = min(start + BLOCK_ROWS, alpha.shape[-1])
-        block = alpha[:, :, start:end, :end]
-        above = torch.arange(end - start - 1, -1, -1, device=alpha.device)
+    length = alpha.shape[-2]
+    repeats = alpha.shape[-1] // length
+    for start in range(0, length, BLOCK_ROWS):
+        end = min(start + BLOCK_ROWS, length)
+        block = alpha[:, :, start:end, : repeats * end]
+        above = repeats * torch.arange(end - start - 1, -1, -1, device=alpha.device)
         weight = block / eta[:, :, start:end, None]
         per_row["near_one"].append(_rows((weight >= NEAR_ONE) & (weight <= 1)))
         per_row["near_one_raw"].append(_rows((block >= NEAR_ONE) & (block <= 1)))
         size = block.abs()
-        step = torch.arange(start + 1, end + 1, device=alpha.device).unsqueeze(-1)
+        step = repeats * torch.arange(start + 1, end + 1, device=alpha.device).unsqueeze(-1)
         per_row["near_zero"].append(_rows(weight.abs_() <= NEAR_ZERO) - above)
         relative = _rows(weight <= FAR_BELOW_UNIFORM / step) - above
         per_row["near_zero_relative"].append(relative)
@@ -180,6 +189,9 @@ def _count(
         guarded=guarded.sum((0, 2)),
         zeros=zeros.sum(0),
         most_zeros=zeros.amax((0, 2)),
+        pairs=torch.full_like(
+            zeros[0, :, 0], alpha.shape[0] * repeats * length * (length + 1) // 2
+        ),
     )
 
 
@@ -194,14 +206,14 @@ def _rows(condition: Bool[Tensor, "b h i j"]) -> Int64[Tensor, "b h i"]:
     return condition.sum(-1, dtype=torch.int32).long()
 
 
-def _summary(counts: dict[str, Tensor], pairs: int, rows: int, batch: int) -> dict[str, Any]:
+def _summary(counts: dict[str, Tensor], rows: int, batch: int) -> dict[str, Any]:
     """Counts (layer, head, ...) as shares: overall, and as nested lists per layer and head."""
-    n_heads = counts["near_zero"].numel()
+    n_heads, pairs = counts["near_zero"].numel(), counts["pairs"]
     zeros = counts["zeros"].double()
     overall: dict[str, Any] = {"sequences": batch}
     per_head: dict[str, Any] = {}
     for name in ("near_zero", "near_one", "near_zero_raw", "near_one_raw", "near_zero_relative"):
-        overall[name] = counts[name].sum().item() / (pairs * n_heads)
+        overall[name] = counts[name].sum().item() / pairs.sum().item()
         per_head[name] = (counts[name].double() / pairs).tolist()
     for suffix in ("", "_raw"):
         one, zero = counts["near_one" + suffix], counts["near_zero" + suffix]

@@ -10,6 +10,7 @@ from coefdyn.config.compose import Config
 from coefdyn.mixer.design import Design
 from coefdyn.mixer.forms.features import feature_widths
 from coefdyn.mixer.sequence_mixer import SequenceMixer
+from coefdyn.mixer.slots.evolution import Evolution
 from coefdyn.principles.measure import (
     LENGTHS,
     Trend,
@@ -99,7 +100,8 @@ def _implementation(design: Design, head: int, value: int) -> Line:
         return Line("P1 recurrent form", "warn", "state: not implemented" if exists else
                     "state: none", f"{words}, O(L^2) time: {design.recurrence_obstacle}",
                     "a polynomial readout, or a kernel that commutes with A_t")  # fmt: skip
-    size = sum(feature_widths(design.readout, head)) * value
+    channels = head + 2 * design.evolution.has_shear
+    size = sum(feature_widths(design.readout, channels)) * value
     return Line("P1 recurrent form", "pass", f"state: {size} per head", "O(L) time, by recurrence")
 
 
@@ -164,8 +166,7 @@ def _position(config: Config, design: Design, head: int) -> Line:
     name, choices = "P3 position", config.choices
     difference = positional_difference(config, head)
     number = f"equal tokens differ by {difference:.2g}"
-    moves = design.evolution.has_decay or design.evolution.has_direction
-    if moves and difference > DIFFERENT:
+    if _operations(design.evolution, False) and difference > DIFFERENT:
         return Line(name, "pass", number, "A_t is not I: coefficients know their distance")
     if choices["model/position"] != "none":
         reason = f"A_t = I has no position, position={choices['model/position']} gives it"
@@ -182,20 +183,40 @@ def _position(config: Config, design: Design, head: int) -> Line:
 def _transformations(design: Design, apart: bool) -> Line:
     """`apart`: whether A_t scales channels by different factors."""
     name, evolution = "P4 transformations", design.evolution
-    number = "none"
-    if evolution.has_direction:
-        number = "scaling and reflection along unit vectors" + ", decay" * evolution.has_decay
-    elif evolution.has_decay:
-        number = "scaling of each channel" if apart else "scaling of all channels alike"
+    number = ", ".join(_operations(evolution, apart)) or "none"
     if not _linear(design):
         return Line(name, "pass", number, "a nonlinear readout does not depend on them")
     if evolution.has_direction:
         reason = "keys can be turned; unit vectors keep the eigenvalue 1 - beta in [-1, 1]"
+        if evolution.two_sided:
+            reason = "keys can be turned; what is read is taken off along another vector"
         return Line(name, "pass", number, reason)
+    if evolution.has_angle:
+        return Line(name, "pass", number, "keys can be turned, pair by pair of channels")
     if apart:
         return Line(name, "pass", number, "keys can be weighted by channel")
     return Line(name, "warn", number, "a linear readout needs A_t to change keys",
                 "a diagonal A_t, or a Householder")  # fmt: skip
+
+
+def _operations(evolution: Evolution, apart: bool) -> list[str]:
+    """What A_t may do to a key; `apart`: whether it scales channels by different factors."""
+    reflects, decays = evolution.has_direction, evolution.has_decay
+    times = f" {evolution.repeats} times a step" * (evolution.repeats > 1)
+    along = "reading along one vector and erasing along another" if evolution.two_sided else (
+        f"scaling and reflection along unit vectors{times}"
+    )  # fmt: skip
+    scaling = "decay" if reflects else (
+        "scaling of each channel" if apart else "scaling of all channels alike"
+    )  # fmt: skip
+    parts = {
+        along: reflects,
+        scaling: decays,
+        "change of sign": evolution.signed,
+        "rotation of pairs of channels": evolution.has_angle,
+        "shear, added to scores": evolution.has_shear,
+    }
+    return [name for name, present in parts.items() if present]
 
 
 def _variance(trend: Trend, head: int) -> Line:
@@ -250,7 +271,8 @@ def _hidden(config: Config, design: Design) -> str:
     by_sum = design.normalization.scale_invariant
     hidden = []
     by_norm = norm and not design.normalization.uses_row_sum
-    if design.readout.homogeneous is not None and (by_sum or by_norm):
+    factor = design.readout.homogeneous is not None and not design.evolution.has_shear
+    if factor and (by_sum or by_norm):
         hidden.append("a constant factor in b_j")
     if by_norm:
         hidden.append("a factor of eta_i that all heads share, such as c^i")

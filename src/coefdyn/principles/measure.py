@@ -21,7 +21,7 @@ from coefdyn.config.compose import Config
 from coefdyn.mixer.sequence_mixer import SequenceMixer
 from coefdyn.mixer.slots.readout import Identity
 from coefdyn.mixer.slots.transition import Transition
-from coefdyn.mixer.stream import Projected
+from coefdyn.mixer.stream import Projected, for_each, last_of
 from coefdyn.model.coefficient_statistics import ZERO
 
 HEAD_DIMENSIONS = (16, 64, 256, 1024)
@@ -79,19 +79,21 @@ def random_input(mixer: SequenceMixer, batch: int, length: int, seed: int = 0) -
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
-    shape = (batch, mixer.n_heads, length, mixer.width)
-    q, k, z = normal(*shape), normal(*shape), normal(*shape)
+    steps = length * mixer.design.evolution.repeats
+    shape = (batch, mixer.n_heads, steps, mixer.width)
+    q, k, z = normal(batch, mixer.n_heads, length, mixer.width), normal(*shape), normal(*shape)
     if mixer.unit_qk:
         q, k = (F.normalize(x, dim=-1) for x in (q, k))
     direction = z if mixer.design.evolution.own_direction else k
-    v = normal(batch, mixer.n_heads, length, mixer.value_width)
+    v = normal(batch, mixer.n_heads, steps, mixer.value_width)
     return Projected(normal(batch, length, mixer.d_model), q, k, v, direction)
 
 
 def scale(mixer: SequenceMixer, given: Projected) -> Float[Tensor, "#b #h #t"]:
-    """b_j."""
+    """b_j; where A_t repeats, of each of its steps."""
     design = mixer.design
     b = design.scaling(given.x, _transition(mixer, given))
+    b = for_each(b, given.k.shape[2], design.evolution.repeats)
     return b.exp() if design.scaling.log_space else b
 
 
@@ -102,7 +104,8 @@ def score_variance(config: Config, sizes: Sequence[int] = HEAD_DIMENSIONS) -> Tr
     for size in sizes:
         mixer = mixer_of(config, size)
         projected = random_input(mixer, BATCH, 64)
-        score = (projected.q * projected.k).sum(-1) * scale(mixer, projected)
+        keys = projected.k * scale(mixer, projected).unsqueeze(-1)
+        score = (projected.q * last_of(keys, mixer.design.evolution.repeats)).sum(-1)
         values.append(float(score.square().mean()))
     return Trend(tuple(sizes), tuple(values))
 
@@ -191,6 +194,7 @@ def positional_difference(config: Config, head_dimension: int) -> float:
     first, second = 5, 11
     x[:, second] = x[:, first]
     alpha = mixer.design.coefficients(mixer.projected(x)).alpha[:, :, -1]
+    alpha = last_of(alpha, mixer.design.evolution.repeats)
     size = alpha.abs().amax(-1).clamp(min=1e-300)
     return float(((alpha[..., first] - alpha[..., second]).abs() / size).max())
 
@@ -200,7 +204,11 @@ def spectrum(config: Config, head_dimension: int) -> Tensor:
     """Eigenvalues of A_t on random input, complex."""
     mixer = mixer_of(config, min(head_dimension, LARGEST_SPECTRUM))
     projected = random_input(mixer, 2, 16)
-    return torch.linalg.eigvals(_transition(mixer, projected).matrices(projected.k)).flatten()
+    A = _transition(mixer, projected).matrices(projected.k)
+    first, *others = A.unflatten(2, (-1, mixer.design.evolution.repeats)).unbind(3)
+    for other in others:
+        first = other @ first
+    return torch.linalg.eigvals(first).flatten()
 
 
 def _transition(mixer: SequenceMixer, projected: Projected) -> Transition:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from coefdyn.mixer.slots.admission import PARTS
 from coefdyn.mixer.slots.evolution import Evolution
 from coefdyn.mixer.slots.normalization import Normalization, Rows
 from coefdyn.mixer.slots.readout import Readout
@@ -84,35 +85,40 @@ def _check_function(readout: Readout, name: str) -> None:
 
 def check_evolution(evolution: Evolution) -> None:
     name, x = type(evolution).__name__, _normal(BATCH, LENGTH, D_MODEL)
-    k = _normal(BATCH, HEADS, LENGTH, WIDTH, seed=1)
+    steps = LENGTH * evolution.repeats
+    k = _normal(BATCH, HEADS, steps, WIDTH, seed=1)
     transition: Transition = evolution(x, k)
     parts: dict[str, Any] = {
-        "has_decay": transition.log_decay,
-        "has_direction": transition.direction,
-        "has_step_size": transition.step_size,
-        "dense": transition.matrix,
+        "has_decay": transition.decay,
+        **{trait: getattr(transition, part) for part, trait in PARTS.items()},
     }
     for trait, part in parts.items():
         present = part is not None
         assert getattr(evolution, trait) == present, f"{name}.{trait} must be {present}"
-    assert (transition.direction is None) == (transition.strength is None), (
-        f"{name} must give a direction and a strength, or neither"
+    assert (transition.direction is None) == (transition.erased is None), (
+        f"{name} must give a direction, and a strength or a column, or neither"
     )
+    if transition.factor is not None:
+        far = evolution(20 * x, k).factor
+        assert far is not None
+        assert (far.abs() <= 1).all(), f"{name}: a factor must lie from -1 to 1"
     if transition.log_decay is not None:
         far = evolution(20 * x, k).log_decay
+        assert far is not None
         grows = bool((far > 0).any())
         assert evolution.may_grow == grows, f"{name}.may_grow must be {grows}"
         per_channel = transition.per_channel
         assert evolution.per_channel == per_channel, f"{name}.per_channel must be {per_channel}"
         assert not (grows and per_channel), f"{name}: decays per channel must not exceed 1"
     if transition.direction is not None and transition.strength is not None:
-        unit = torch.ones(BATCH, HEADS, LENGTH, dtype=torch.float64)
+        unit = torch.ones(BATCH, HEADS, steps, dtype=torch.float64)
         torch.testing.assert_close(transition.direction.norm(dim=-1), unit, msg=f"{name}: |w| = 1")
         assert ((transition.strength > 0) & (transition.strength <= 2)).all(), (
             f"{name}: the strength must lie in (0, 2]"
         )
     later = torch.cat([x[:, :-1], x[:, -1:] + 1], dim=1)
-    before, after = (evolution(z, k).matrices(like=k)[:, :, :-1] for z in (x, later))
+    last = evolution.repeats
+    before, after = (evolution(z, k).matrices(like=k)[:, :, :-last] for z in (x, later))
     assert torch.equal(before, after), f"{name}: A_t depends on what comes later"
 
 

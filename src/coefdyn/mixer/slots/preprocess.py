@@ -10,6 +10,9 @@ from torch import Tensor, nn
 
 from coefdyn.mixer.fused import short_convolution
 
+Q, K, V = range(3)
+LEFT_OUT = {"qkv": (), "qk": (V,), "z": (Q, K, V)}  # by `applies_to`, of q, k, v and z
+
 
 class Preprocess(nn.Module):
     """A causal map of the projected channels. It looks back at most `width` - 1 steps."""
@@ -50,7 +53,7 @@ class Nothing(Preprocess):
 class ShortConv(Preprocess):
     """x_t <- SiLU(sum_{s < width} kernel_{width-1-s} * x_{t-s}), each channel on its own.
 
-    With `applies_to` = qk the channels of v stay as they are.
+    With `applies_to` = qk the channels of v stay as they are; with z, those of q, k and v.
     """
 
     neutral: ClassVar = {"applies_to": "qkv"}
@@ -59,12 +62,13 @@ class ShortConv(Preprocess):
         super().__init__(channels)
         if width < 1:
             raise ValueError(f"preprocess=short_conv needs a width of at least 1, not {width}")
-        if applies_to not in ("qkv", "qk"):
+        if applies_to not in LEFT_OUT:
             raise ValueError(
-                f"preprocess=short_conv applies_to={applies_to} is not known; choose qkv or qk"
+                f"preprocess=short_conv applies_to={applies_to} is not known; choose from "
+                f"{', '.join(LEFT_OUT)}"
             )
         self.width, self.applies_to = width, applies_to
-        self.splits: list[int] | None = None  # set only where v is left out
+        self.splits: list[int] | None = None  # set only where something is left out
         self.kernel = nn.Parameter(torch.empty(channels, 1, width))
         self.reset_special()
 
@@ -77,19 +81,32 @@ class ShortConv(Preprocess):
     ) -> Float[Tensor, "b t c"]:
         if self.splits is None:
             return self._convolved(x, past)
-        (q, k, v, *z), before = x.split(self.splits, dim=-1), past
-        if past is not None:
-            q_past, k_past, _, *z_past = past.split(self.splits, dim=-1)
-            before = torch.cat([q_past, k_past, *z_past], dim=-1)
-        sizes = [part.shape[-1] for part in (q, k, *z)]
-        q, k, *z = self._convolved(torch.cat([q, k, *z], dim=-1), before).split(sizes, dim=-1)
-        return torch.cat([q, k, v, *z], dim=-1)
+        before = None if past is None else torch.cat(self._taken(past), dim=-1)
+        taken = self._taken(x)
+        sizes = [part.shape[-1] for part in taken]
+        convolved = list(self._convolved(torch.cat(taken, dim=-1), before).split(sizes, dim=-1))
+        parts = x.split(self.splits, dim=-1)
+        left_out = LEFT_OUT[self.applies_to]
+        return torch.cat(
+            [part if i in left_out else convolved.pop(0) for i, part in enumerate(parts)], dim=-1
+        )
 
     def settle(self, splits: Sequence[int]) -> None:
-        if self.applies_to == "qk":
-            self.splits = list(splits)
-            q, k, _, *z = self.kernel.detach().split(self.splits)
-            self.kernel = nn.Parameter(torch.cat([q, k, *z]))
+        if not LEFT_OUT[self.applies_to]:
+            return
+        if self.applies_to == "z" and len(splits) == 3:
+            raise ValueError(
+                "preprocess=short_conv applies_to=z needs an evolution with a direction of its "
+                "own, such as householder_free_learned; choose one, or applies_to=qkv"
+            )
+        self.splits = list(splits)
+        self.kernel = nn.Parameter(torch.cat(self._taken(self.kernel.detach(), dim=0)))
+
+    def _taken(self, x: Tensor, dim: int = -1) -> list[Tensor]:
+        """The parts of x, of q, k, v and z, that are convolved."""
+        assert self.splits is not None
+        left_out = LEFT_OUT[self.applies_to]
+        return [p for i, p in enumerate(x.split(self.splits, dim=dim)) if i not in left_out]
 
     def _convolved(
         self, x: Float[Tensor, "b t c"], past: Float[Tensor, "b w c"] | None
