@@ -8,10 +8,9 @@ import torch
 from coefdyn.config.build import build_mixer
 from coefdyn.config.compose import compose
 from coefdyn.errors import ConfigError
-from coefdyn.mixer.backends import ADAPTERS
+from coefdyn.mixer.backends import ADAPTERS, trial
 from coefdyn.mixer.backends.fla import Fla
 from coefdyn.mixer.compiled.kernels import without_kernels
-from coefdyn.mixer.sequence_mixer import SequenceMixer
 from tests.runs.runs import run_smoke
 
 
@@ -121,7 +120,7 @@ def test_auto_takes_a_kernel_where_one_fits_and_pays(
     made = build_mixer(compose([f"model={preset}", "model.n_state=64", "model.n_heads=2"]))
     absence = None if installed else "it is not installed"
     monkeypatch.setitem(ADAPTERS["fla"].__dict__, "absence", absence)
-    monkeypatch.setattr(SequenceMixer, "_agrees", lambda *_: True)
+    monkeypatch.setattr(trial, "agrees", lambda *_: True)
     assert made._fitting_adapter(torch.device(device), half) == chosen
     made.may_use_adapters = False
     assert made._fitting_adapter(torch.device(device), half) is None
@@ -133,11 +132,11 @@ def test_auto_takes_a_kernel_where_one_fits_and_pays(
 def test_auto_tries_a_kernel_before_it_takes_it(
     stand_in: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kernel, cpu = ADAPTERS[stand_in], torch.device("cpu")
+    kernel = ADAPTERS[stand_in]
     made = build_mixer(compose(["model=gla", "scale=smoke"]))
     state = torch.get_rng_state()
     with torch.inference_mode():
-        assert made._agrees(kernel, cpu, None)
+        assert trial.agrees(kernel, made.design, made.projected, made.project.weight, None)
     assert not caplog.records
     decays = kernel.call.decays
     for broken, said in (
@@ -146,7 +145,7 @@ def test_auto_tries_a_kernel_before_it_takes_it(
         (lambda *_, **__: 1 / 0, "fla is not used because it fails here: division by zero"),
     ):
         monkeypatch.setattr(kernel.call, "decays", broken)
-        assert not made._agrees(kernel, cpu, None)
+        assert not trial.agrees(kernel, made.design, made.projected, made.project.weight, None)
         assert said in caplog.text
     assert (torch.get_rng_state() == state).all()
 

@@ -72,6 +72,58 @@ def test_token_by_token_equals_the_whole_sequence(name: str, position: str) -> N
     torch.testing.assert_close(torch.cat(logits, dim=1), made(tokens))
 
 
+LINEAR = [
+    name
+    for name in PRESETS
+    if model(f"model={name}").blocks[0].mixer.design.recurrence_obstacle is None
+]
+
+
+@pytest.mark.parametrize("name", LINEAR)
+@pytest.mark.parametrize("prompt", [1, 33, 70])
+def test_a_prompt_and_then_steps_equal_the_whole_sequence(name: str, prompt: int) -> None:
+    """Chunks have 16 to 64 steps, so prompts end inside one."""
+    made = model(f"model={name}", "model/position=sinusoidal").double()
+    tokens = torch.randint(11, (2, prompt + 6))
+    logits, state = made.prefill(tokens[:, :prompt])
+    parts = [logits]
+    for t in range(prompt, prompt + 6):
+        step, state = made.step(tokens[:, t : t + 1], state)
+        parts.append(step)
+    assert state.position == prompt + 6
+    torch.testing.assert_close(torch.cat(parts, dim=1), made(tokens), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["softmax_attention", "rope", "gated_deltanet", "deltaproduct"])
+def test_generated_tokens_are_the_most_likely_ones(name: str) -> None:
+    made = model(f"model={name}", "model.max_length=40").double()
+    prompt = torch.randint(11, (2, 9))
+    tokens = made.generate(prompt, 8)
+    assert tokens.shape == (2, 17)
+    assert torch.equal(tokens[:, :9], prompt)
+    assert torch.equal(made(tokens)[:, 8:-1].argmax(-1), tokens[:, 9:])
+    assert torch.equal(made.generate(prompt, 0), prompt)
+
+
+def test_tokens_are_drawn_with_their_probability() -> None:
+    made = model("model=gla").double()
+    prompt = torch.zeros(4000, 3, dtype=torch.int64)
+    generator = torch.Generator().manual_seed(0)
+    drawn = made.generate(prompt, 1, temperature=0.5, generator=generator)[:, -1]
+    expected = (made(prompt[:1])[0, -1] / 0.5).softmax(-1)
+    share = torch.bincount(drawn, minlength=len(expected)) / 4000
+    assert (share - expected).abs().max() < 4 * 0.5 / 4000**0.5
+    again = made.generate(prompt, 1, 0.5, torch.Generator().manual_seed(0))[:, -1]
+    assert torch.equal(drawn, again)
+
+
+def test_generate_refuses_a_negative_count_or_temperature() -> None:
+    made, prompt = model("model=gla"), torch.zeros(1, 3, dtype=torch.int64)
+    for count, temperature in ((-1, 0.0), (1, -1.0)):
+        with pytest.raises(ValueError, match="count >= 0 and temperature >= 0"):
+            made.generate(prompt, count, temperature)
+
+
 def test_recurrent_state_does_not_grow() -> None:
     made = model("model=gated_deltanet")
     state, sizes = None, []

@@ -9,8 +9,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from coefdyn.mixer.backends import ADAPTERS
-from coefdyn.mixer.backends.adapter import Adapter
+from coefdyn.mixer.backends import ADAPTERS, trial
 from coefdyn.mixer.compiled.known import agrees
 from coefdyn.mixer.compiled.known import obstacle as compiled_obstacle
 from coefdyn.mixer.compiled.loops import can_serve
@@ -33,8 +32,6 @@ AUTO_ADAPTERS = ("sdpa", "fla")
 # Width of a head from which sdpa beats the compiled loops on a CPU. At width 8 it takes 1.1 to 4
 # times as long, from 16 to 64 mostly 0.5 to 0.9 of their time (lengths from 32 to 1024).
 WIDE = 16
-TRIAL_STEPS = 128
-TRIAL_ERROR = 0.05  # allowed, relative to the size of y and of the gradient: bfloat16 has 8 bits
 
 
 @dataclass(frozen=True)
@@ -112,25 +109,42 @@ class SequenceMixer(nn.Module):
         self, x: Tensor, state: MixerState | None
     ) -> tuple[Float[Tensor, "b 1 m"], MixerState]:
         """The recurrent form: one token, constant time and memory."""
-        check_input(x, self.project.weight)
-        if self.design.recurrence_obstacle is not None:
-            raise ValueError(
-                f"this design has no recurrent form: {self.design.recurrence_obstacle}"
-            )
+        self._check_recurrent(x)
         if x.shape[1] != 1:
             raise ValueError(f"a step takes one token per sequence, not {x.shape[1]}")
         if state is not None and state.past.shape[0] != x.shape[0]:
             raise ValueError(
                 f"the state is of {state.past.shape[0]} sequences, but the input is of {x.shape[0]}"
             )
-        past, design_state = (None, None) if state is None else (state.past, state.design)
+        past, before = (None, None) if state is None else (state.past, state.design)
+        return self._remembered(x, past, lambda projected: self.design.step(projected, before))
+
+    @torch.no_grad()
+    def prefill(self, x: Tensor) -> tuple[Float[Tensor, "b t m"], MixerState]:
+        """The linear form, and the state after the last token, for `step` to go on from."""
+        self._check_recurrent(x)
+        return self._remembered(x, None, self.design.prefill)
+
+    def _check_recurrent(self, x: Tensor) -> None:
+        check_input(x, self.project.weight)
+        if self.design.recurrence_obstacle is not None:
+            raise ValueError(
+                f"this design has no recurrent form: {self.design.recurrence_obstacle}"
+            )
+
+    def _remembered(
+        self,
+        x: Tensor,
+        past: Float[Tensor, "b w c"] | None,
+        form: Callable[[Projected], tuple[Tensor, DesignState]],
+    ) -> tuple[Float[Tensor, "b t m"], MixerState]:
+        """y by a form that returns its state too, and what the mixer must remember."""
         with torch.autocast(x.device.type, enabled=False):
             x = _full_precision(x)
             projection = self.project(x)
-            projected = self._split(x, self.preprocess(projection, past))
-            y, design_state = self.design.step(projected, design_state)
+            y, state = form(self._split(x, self.preprocess(projection, past)))
             new_past = self.preprocess.remember(projection, past)
-        return rearrange(y, "b h t p -> b t (h p)"), MixerState(new_past, design_state)
+        return rearrange(y, "b h t p -> b t (h p)"), MixerState(new_past, state)
 
     def coefficients(self, x: Tensor) -> tuple[Float[Tensor, "b h i j"], Float[Tensor, "b h i"]]:
         """alpha_ij (zero for j > i) and eta_i in float64, whatever the backend."""
@@ -234,7 +248,9 @@ class SequenceMixer(nn.Module):
                 continue
             key = (name, device, half)
             if name != "sdpa" and key not in self._trials:
-                self._trials[key] = self._agrees(adapter, device, half)
+                self._trials[key] = trial.agrees(
+                    adapter, self.design, self.projected, self.project.weight, half
+                )
             if self._trials.get(key, True):
                 return name
         return None
@@ -247,41 +263,6 @@ class SequenceMixer(nn.Module):
         if device.type == "cpu":
             return half is None and self.width >= WIDE
         return name == "sdpa" or (half is not None and not self.design.normalization.uses_row_sum)
-
-    def _agrees(self, adapter: Adapter, device: torch.device, half: torch.dtype | None) -> bool:
-        """Whether output and gradient equal those of the quadratic form, on this machine."""
-        generator = torch.Generator().manual_seed(0)  # leaves the run's random numbers alone
-        shapes = (self.d_model,), (self.n_heads, self.value_width)
-        try:
-            with (
-                torch.inference_mode(False),
-                torch.enable_grad(),
-                torch.autocast(device.type, enabled=False),
-            ):
-                x, weight = (
-                    torch.randn(1, TRIAL_STEPS, *shape, generator=generator).to(self.project.weight)
-                    for shape in shapes
-                )
-                x, weight = x.requires_grad_(), weight.transpose(1, 2)
-                expected = self.design.quadratic(self.projected(x))
-                output = adapter(self.design, self.projected(x), half)
-                pairs = [(output, expected)]
-                pairs += zip(
-                    *(torch.autograd.grad(y, x, weight) for y in (output, expected)), strict=True
-                )
-            errors = [((a - b).norm() / b.norm()).item() for a, b in pairs]
-        except Exception as error:  # whatever it is, auto goes on without the kernel
-            message = " ".join(str(error).split())[:200]
-            log.warning(
-                "backend=auto: %s is not used because it fails here: %s", adapter.name, message
-            )
-            return False
-        if all(error <= TRIAL_ERROR for error in errors):  # and none is NaN
-            return True
-        log.warning(
-            "backend=auto: %s is not used because it is off by %s here", adapter.name, errors
-        )
-        return False
 
 
 def _full_precision(x: Tensor) -> Tensor:

@@ -85,14 +85,31 @@ class Block(nn.Module):
         self, x: Float[Tensor, "b 1 d"], state: MixerState | None
     ) -> tuple[Float[Tensor, "b 1 d"], MixerState]:
         """One token in the recurrent form."""
+        inner = self.norm(x)
+        y, state = self._recurrent.step(inner, state)
+        return self._finish(x, inner, y), state
+
+    def prefill(self, x: Float[Tensor, "b t d"]) -> tuple[Float[Tensor, "b t d"], MixerState]:
+        """Many tokens in the linear form, and the state to go on from."""
+        inner = self.norm(x)
+        y, state = self._recurrent.prefill(inner)
+        return self._finish(x, inner, y), state
+
+    @property
+    def recurrence_obstacle(self) -> str | None:
+        """Why the block cannot go token by token, or None if it can."""
+        if isinstance(self.mixer, SequenceMixer):
+            return self.mixer.design.recurrence_obstacle
+        return f"the mixer {type(self.mixer).__name__} is no SequenceMixer"
+
+    @property
+    def _recurrent(self) -> SequenceMixer:
         if not isinstance(self.mixer, SequenceMixer):
             raise ValueError(
                 f"the mixer {type(self.mixer).__name__} has no recurrent form; only a "
                 "SequenceMixer can go token by token"
             )
-        inner = self.norm(x)
-        y, state = self.mixer.step(inner, state)
-        return self._finish(x, inner, y), state
+        return self.mixer
 
     def _finish(
         self, x: Float[Tensor, "b t d"], inner: Float[Tensor, "b t d"], y: Float[Tensor, "b t m"]

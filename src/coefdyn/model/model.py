@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -81,8 +81,7 @@ class SequenceModel(nn.Module):
         self, tokens: Tensor, state: ModelState | None
     ) -> tuple[Float[Tensor, "b 1 v"], ModelState]:
         """Process one token at constant cost. Every mixer must have a recurrent form."""
-        if isinstance(self.head, AutoEncoderHead):
-            raise ValueError("an auto-encoder reads whole sequences; it cannot go token by token")
+        self._check_head()
         start = 0 if state is None else state.position
         x = self.embed(tokens, start)
         states = []
@@ -90,6 +89,62 @@ class SequenceModel(nn.Module):
             x, block_state = block.step(x, None if state is None else state.blocks[i])
             states.append(block_state)
         return self.head(self.norm(x)), ModelState(start + 1, tuple(states))
+
+    @torch.no_grad()
+    def prefill(self, tokens: Tensor) -> tuple[Float[Tensor, "b t v"], ModelState]:
+        """Read a prompt in the linear form: its logits, and the state for `step` to go on from.
+        Every mixer must have a recurrent form."""
+        self._check_head()
+        x = self.embed(tokens)
+        states = []
+        for block in blocks_of(self):
+            x, state = block.prefill(x)
+            states.append(state)
+        return self.head(self.norm(x)), ModelState(tokens.shape[1], tuple(states))
+
+    @torch.no_grad()
+    def generate(
+        self,
+        tokens: Int64[Tensor, "b t"],
+        count: int,
+        temperature: float = 0.0,
+        generator: torch.Generator | None = None,
+    ) -> Int64[Tensor, "b s"]:
+        """`tokens` and `count` more, each drawn from the softmax of logits/temperature; the most
+        likely one at temperature 0.
+
+        Where every mixer has a recurrent form, a token costs the same at any length. Else the
+        whole sequence is read again for each.
+        """
+        self._check_head()
+        if count < 0 or not temperature >= 0:
+            raise ValueError(
+                f"generate needs count >= 0 and temperature >= 0, not {count} and {temperature}"
+            )
+        recurrent = all(block.recurrence_obstacle is None for block in blocks_of(self))
+        state = None
+        for _ in range(count):
+            if not recurrent:
+                logits = self(tokens)
+            elif state is None:
+                logits, state = self.prefill(tokens)
+            else:
+                logits, state = self.step(tokens[:, -1:], state)
+            chosen = _drawn(logits[:, -1], temperature, generator)
+            tokens = torch.cat([tokens, chosen.to(tokens.dtype)], dim=1)
+        return tokens
+
+    def _check_head(self) -> None:
+        if isinstance(self.head, AutoEncoderHead):
+            raise ValueError("an auto-encoder reads whole sequences; it cannot go token by token")
+
+
+def _drawn(
+    logits: Float[Tensor, "b v"], temperature: float, generator: torch.Generator | None
+) -> Int64[Tensor, "b 1"]:
+    if temperature == 0:
+        return logits.argmax(-1, keepdim=True)
+    return torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)
 
 
 def blocks_of(model: SequenceModel) -> Iterator[Block]:
