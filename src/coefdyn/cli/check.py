@@ -9,6 +9,7 @@ from rich.table import Table
 from coefdyn.cli.keys import choose, console, own_keys
 from coefdyn.config.build import build_model
 from coefdyn.config.compose import compose, plugins_of
+from coefdyn.config.pattern import designs_of
 from coefdyn.config.plugins import options
 from coefdyn.config.schema import Check
 from coefdyn.errors import ConfigError
@@ -32,17 +33,21 @@ def run(arguments: Sequence[str]) -> int:
             choose("models", name, options("model", plugins_of(rest)))
         config = compose([*rest, *([f"model={name}"] if name else [])])
         build_model(config)  # reports a design that cannot be built
-        reports[name or config.choices["model"]] = check(config)
+        designs = designs_of(config)
+        if len(designs) == 1:
+            reports[name or config.choices["model"]] = check(config)
+        else:
+            reports |= {design: check(of_layer) for design, of_layer in designs.items()}
     if keys.out is not None:
         from coefdyn.principles.picture import picture
 
-        figure = picture(config, next(iter(reports.values())), keys.tokens)
+        figure = picture(config, reports, keys.tokens)
         try:
             figure.savefig(keys.out, dpi=160)
         except (OSError, ValueError) as error:
             raise ConfigError(f"out={keys.out} cannot be written: {error}") from error
         print(keys.out, file=sys.stderr)
-    _print(reports, keys.format, side_by_side=keys.models is not None)
+    _print(reports, keys.format, side_by_side=keys.models is not None or len(reports) > 1)
     broken = any(report.broken for report in reports.values())
     return 1 if keys.strict and broken else 0
 

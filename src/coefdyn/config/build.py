@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 
 from coefdyn import adamw
 from coefdyn.config.compose import Config, compose, one_sentence
+from coefdyn.config.pattern import layers_of
 from coefdyn.config.plugins import check_targets, options
 from coefdyn.config.schema import Slot
 from coefdyn.errors import ConfigError
@@ -52,12 +53,13 @@ def build_model(config: Config, objects: Objects | None = None) -> SequenceModel
     head = AutoEncoderHead if build_task(config).auto_encoder else NextTokenHead
     torch.manual_seed(config.settings.seed)
     position = (objects or {}).get("position") or build_slot(config, model.position, Position)
+    layers = layers_of(config)
     try:
         return SequenceModel(
             vocab_size=model.vocab_size,
             d_model=model.d_model,
             position=position,
-            blocks=[build_block(config, objects) for _ in range(model.n_layers)],
+            blocks=[build_block(layer, objects) for _, layer in layers],
             head=head(model.d_model, model.vocab_size),
             init=model.init,
         )

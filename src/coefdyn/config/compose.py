@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from hydra.errors import HydraException
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from coefdyn.config.identity import run_id
+from coefdyn.config.identity import OF_A_LAYER, run_id
 from coefdyn.config.plugins import (
     CONF,
     Plugins,
@@ -24,11 +25,14 @@ from coefdyn.config.plugins import (
     from_environment,
     groups,
     is_group,
+    options,
 )
 from coefdyn.config.schema import Settings, read
 from coefdyn.config.suggest import UnknownKeyError, keys_of
 from coefdyn.errors import ConfigError
 
+SHARED = ("vocab_size", "max_length", "d_model", "n_state", "d_value", "n_heads", "n_layers",
+          "d_mlp", "factor", "base")  # fmt: skip
 VERBATIM = ("paths.results=", "paths.data=")  # taken literally: a path may contain # or ,
 
 
@@ -81,7 +85,8 @@ class Draft:
         with one_sentence_errors():
             for override in overrides:
                 OmegaConf.update(self.values, *_key_and_value(verbatim(override)), merge=True)
-            return OmegaConf.to_container(self.values, resolve=True)  # type: ignore[return-value]
+            values: Any = OmegaConf.to_container(self.values, resolve=True)
+        return _with_layers(values)
 
     def settled(self, overrides: Sequence[str]) -> "Draft":
         """A copy in which everything is resolved that these overrides cannot change.
@@ -96,6 +101,31 @@ class Draft:
                 OmegaConf.update(values, _key_and_value(override)[0], MISSING, merge=True)
         _settle(values)
         return Draft(values, self.choices)
+
+
+def _with_layers(values: dict[str, Any]) -> dict[str, Any]:
+    """The values, and under model.layers the slots of each preset that model.pattern names."""
+    model = values.get("model") or {}
+    names = model.get("pattern")
+    if not names:
+        return values
+    plugins = tuple(values["plugins"])
+    known = options("model", plugins)
+    with_plugins = [f"plugins=[{','.join(plugins)}]"] if plugins else []
+    layers: dict[str, Any] = {}
+    for name in dict.fromkeys(names if isinstance(names, list) else [names]):
+        if name not in known:
+            nearest = difflib.get_close_matches(str(name), known, 1, cutoff=0.0)[0]
+            raise ConfigError(
+                f"model.pattern={names} must be a list of presets, and {name} is none; the nearest "
+                f"is {nearest}, as in model.pattern=[{nearest}]"
+            )
+        preset = draft([f"model={name}", *with_plugins]).values
+        for key in SHARED:  # by all layers
+            OmegaConf.update(preset, f"model.{key}", model[key])
+        section: Any = OmegaConf.to_container(preset.model, resolve=True)
+        layers[name] = {key: section[key] for key in OF_A_LAYER}
+    return values | {"model": model | {"layers": layers}}
 
 
 def _settle(node: Any) -> None:

@@ -26,9 +26,10 @@ NOT_HASHED = {
     "trainer": {"devices", "checkpoint_seconds"},
 }
 OF_A_DESIGN = {"evolution", "scaling", "readout", "normalization", "preprocess", "unit_qk"}
+OF_A_LAYER = OF_A_DESIGN | {"block", "max_strength"}  # what an entry of model.pattern decides
 NEUTRAL: dict[str, dict[str, Any]] = {
     "": {},
-    "model": {"mixer": None},
+    "model": {"mixer": None, "pattern": None, "layers": None},
     "trainer": {"schedule": "cosine"},
 }
 
@@ -39,12 +40,21 @@ def run_id(values: Mapping[str, Any]) -> str:
     hashed = _without(values, NOT_HASHED[""], NEUTRAL[""])
     for name, section in hashed.items():
         if isinstance(section, Mapping):
-            foreign = name == "model" and section.get("mixer") is not None
-            excluded = NOT_HASHED.get(name, set()) | (OF_A_DESIGN if foreign else set())
-            hashed[name] = _without(section, excluded, NEUTRAL.get(name, {}))
+            excluded, counted = NOT_HASHED.get(name, set()), dict(section)
+            if name == "model" and section.get("mixer") is not None:
+                excluded = excluded | OF_A_DESIGN
+            elif name == "model" and section.get("pattern"):
+                excluded = excluded | OF_A_LAYER | {"layers"}
+                counted["pattern"] = [_design(section["layers"][n]) for n in section["pattern"]]
+            hashed[name] = _without(counted, excluded, NEUTRAL.get(name, {}))
     hashed["task"] = _files_by_content(hashed["task"])
     text = json.dumps(_canonical(hashed, roots), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _design(layer: Mapping[str, Any]) -> dict[str, Any]:
+    """What counts of a layer's slots; the name of its preset does not."""
+    return _without(layer, NOT_HASHED["model"], {})
 
 
 def _without(

@@ -117,6 +117,8 @@ class Model:
     preprocess: Slot
     position: Slot
     mixer: Slot | None
+    pattern: list[str] | None = None
+    layers: Slot | None = None  # the slots of each preset in `pattern`
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,13 @@
 """One line per principle: whether a design keeps it, by which number, and what to change."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from torch import nn
 
 from coefdyn.config.compose import Config
+from coefdyn.config.pattern import designs_of
 from coefdyn.mixer.design import Design
 from coefdyn.mixer.forms.features import feature_widths
 from coefdyn.mixer.sequence_mixer import SequenceMixer
@@ -62,7 +63,22 @@ class Report:
 
 
 def check(config: Config) -> Report:
-    """Measure the design of `config` on random input, and judge it by each principle."""
+    """Measure the design of `config` on random input, and judge it by each principle. Of a hybrid,
+    each of its designs."""
+    designs = designs_of(config)
+    if len(designs) == 1:
+        return _checked(next(iter(designs.values())))
+    reports = {name: _checked(design) for name, design in designs.items()}
+    lines = tuple(
+        replace(line, principle=f"{name}: {line.principle}")
+        for name, report in reports.items()
+        for line in report.lines
+    )
+    facts = {f"{name}: {fact}": x for name, r in reports.items() for fact, x in r.facts.items()}
+    return Report(lines, facts)
+
+
+def _checked(config: Config) -> Report:
     model = config.settings.model
     head = model.n_state // model.n_heads
     mixer = mixer_of(config, head)

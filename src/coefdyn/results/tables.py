@@ -95,8 +95,11 @@ def _axes(run: PlannedRun, extra: Sequence[str]) -> dict[str, Any]:
     if foreign:  # a user's own mixer uses only the block and the positions
         unused = ("evolution", "scaling", "readout", "normalization", "preprocess")
         slots |= dict.fromkeys(unused, "foreign")
+    if pattern := run.values["model"].get("pattern"):
+        slots |= dict.fromkeys(("evolution", "scaling", "readout", "normalization", "block",
+                                "preprocess"), "hybrid")  # fmt: skip
     row: dict[str, Any] = {name: run.choices[name] for name in ("scale", "task")}
-    row |= {"model": run.choices["model"], **slots}
+    row |= {"model": "+".join(pattern) if pattern else run.choices["model"], **slots}
     row |= {name: _at(run.values, place) for name, place in SETTINGS.items()}
     # "null", not None: grouping cannot tell one blank from another
     values = {key: run.choices.get(key, _at(run.values, key)) for key in extra}
