@@ -42,9 +42,7 @@ def test_a_pattern_of_one_preset_is_that_preset(name: str) -> None:
 
 
 def test_layers_share_sizes_and_nothing_else() -> None:
-    config = hybrid(
-        "[constant_decay]".replace("constant_decay", "all_but_p2"), 2, "model.factor=0.5"
-    )
+    config = hybrid("[all_but_p2]", 2, "model.factor=0.5")
     model = config.settings.model
     for _, layer in layers_of(config):
         settings = layer.settings.model

@@ -94,6 +94,16 @@ def run_and_kill_after_one_epoch(wanted: Config, monkeypatch: pytest.MonkeyPatch
             run_one(wanted)
 
 
+def test_a_hybrid_of_three_kinds_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_num_threads(1)
+    kinds = ["model.pattern=[mamba2,rope,deltaproduct]", "model.n_layers=3"]
+    whole, parts = config(tmp_path / "whole", *kinds), config(tmp_path / "parts", *kinds)
+    undisturbed = outcome(tmp_path / "whole", run_one(whole))
+    run_and_kill_after_one_epoch(parts, monkeypatch)
+    assert outcome(tmp_path / "parts", run_one(parts)) == undisturbed
+    assert len(undisturbed[0]["coefficients"]["per_head"]["near_zero"]) == 3
+
+
 def test_a_run_that_was_good_enough_before_the_kill_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
