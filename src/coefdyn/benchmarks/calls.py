@@ -14,7 +14,7 @@ from coefdyn.benchmarks.training import bare_steps
 from coefdyn.config.compose import compose
 from coefdyn.mixer import fused
 from coefdyn.mixer.compiled import form, known
-from coefdyn.paper.looks import PRESETS
+from coefdyn.paper.looks import TABLE_1
 from coefdyn.runs.setup import set_up
 
 SUITE = "calls"
@@ -47,7 +47,7 @@ def run(repeats: int) -> Iterator[Result]:
     """A count is exact: it needs no repeats."""
     del repeats
     for scale in ("lite", "paper"):
-        for preset in PRESETS:
+        for preset in TABLE_1:
             calls = step_calls(preset, scale)
             case = f"calls of a training step, {preset}, scale={scale}"
             yield result(SUITE, f"{case}, that do work", calls.working, "calls", MOST_WORKING, 1.0)

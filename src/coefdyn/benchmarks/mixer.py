@@ -26,7 +26,7 @@ from coefdyn.mixer.slots.readout import Readout
 from coefdyn.mixer.slots.scaling import InverseSqrt
 from coefdyn.mixer.slots.transition import Transition
 from coefdyn.mixer.stream import Projected
-from coefdyn.paper.looks import PRESETS
+from coefdyn.paper.looks import TABLE_1
 
 SUITE = "mixer"
 BATCH, HEADS, LENGTH, WIDTH = 128, 16, 128, 8
@@ -165,7 +165,7 @@ def delta_rule_time(repeats: int) -> Iterator[Result]:
 
 def growth_with_length(repeats: int) -> Iterator[Result]:
     """Forward and backward of Table 1's presets with a linear form, 8192 steps against 1024."""
-    for name in PRESETS:
+    for name in TABLE_1:
         mixer = build_preset(name)
         if mixer.design.recurrence_obstacle is not None:
             continue

@@ -20,7 +20,7 @@ from coefdyn.config.build import build_model, build_optimizer
 from coefdyn.config.compose import Config, compose
 from coefdyn.mixer.compiled.kernels import without_kernels
 from coefdyn.model.model import SequenceModel
-from coefdyn.paper.looks import PRESETS
+from coefdyn.paper.looks import TABLE_1
 from coefdyn.runs.batches import Resumable
 from coefdyn.runs.checkpoint import KeepProgress, RunFiles
 from coefdyn.runs.learner import Alone
@@ -43,7 +43,7 @@ def run(repeats: int) -> Iterator[Result]:
                       ("gated_deltanet", 0.4)):  # fmt: skip
         yield from steps(name, "lite", 1, repeats, bar, None)
     bars = {"softmax_attention": 0.8, "gla": 0.5, "deltanet": 0.5, "gated_deltanet": 0.5}
-    for name in PRESETS:
+    for name in TABLE_1:
         share = 0.55 if name == "softmax_attention" else 0.45
         threads = torch.get_num_threads()
         yield from steps(name, "paper", threads, repeats // 2, bars.get(name, 1.0), share)

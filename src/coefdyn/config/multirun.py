@@ -48,7 +48,7 @@ def sweep_points(overrides: Sequence[str], name: str = "train") -> list[tuple[st
         points = _points([*declared, *parsed])
         leave_out = OmegaConf.select(values, f"grid.{values.scale.name}.leave_out") or []
         # Parsed, so that values are written as the sweeper's: 0.001, not 1e-3.
-        excluded = [_points(parser.parse_overrides(line.split()))[0] for line in leave_out]
+        excluded = [p for line in leave_out for p in _points(parser.parse_overrides(line.split()))]
         known = {part for point in _points(declared) for part in point}
     for part in (part for line in excluded for part in line):
         if part not in known:

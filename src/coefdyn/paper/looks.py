@@ -33,7 +33,7 @@ FAMILIES = {  # of principle 5
     "mamba2": (r"$\phi=$Id$,\ A_t=\lambda_t I$", PINK),
     "householder": (r"$\phi=$Id$,\ A_t=I-\beta_t k_t k_t^\top$", ORANGE),
 }
-PRESETS = {
+TABLE_1 = {
     "softmax_attention": "softmax attention",
     "linear_attention": "linear attention",
     "normalized_attention": "normalized attention",
@@ -43,6 +43,22 @@ PRESETS = {
     "gated_deltanet": "Gated DeltaNet",
     "mlstm": "mLSTM",
 }
+NEWER = {
+    "rope": "RoPE",
+    "alibi": "ALiBi",
+    "fox": "FoX",
+    "wall": "Wall",
+    "path": "PaTH",
+    "path_fox": "PaTH-FoX",
+    "retnet": "RetNet",
+    "mamba3": "Mamba-3 (transition)",
+    "deltanet_signed": "DeltaNet, signed",
+    "kda": "Kimi delta attention",
+    "deltaproduct": "DeltaProduct",
+    "gated_deltaproduct": "Gated DeltaProduct",
+    "rwkv7": "RWKV-7 (transition)",
+}
+PRESETS = TABLE_1 | NEWER
 VERDICTS = {  # a short word, and its colour
     "reproduced": ("yes", "#7fc8ae"),
     "not reproduced": ("no", "#f0a882"),
