@@ -218,7 +218,9 @@ AXES: dict[str, dict[str, str]] = {
         "task": "selective_copying memorization in_context_recall noisy_recall fuzzy_recall "
         "compression",
         "model": "softmax_attention linear_attention normalized_attention gla mamba2 deltanet "
-        "gated_deltanet mlstm",
+        "gated_deltanet mlstm "
+        "rope alibi fox wall path path_fox retnet mamba3 deltanet_signed kda deltaproduct "
+        "gated_deltaproduct rwkv7",
     } | RATES,
     "all_principles_lm": {
         "model": "all_principles all_but_p1 all_but_p2 all_but_p3 all_but_p4 all_but_p5 all_but_p6",

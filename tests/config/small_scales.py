@@ -9,7 +9,7 @@ LITE = {"seed": "100", "optimizer.lr": "1e-3 3e-3 1e-2", "optimizer.weight_decay
 SMOKE = {"optimizer.lr": "5e-3", "optimizer.weight_decay": "0"}
 SEEDS = {"principle5_scaling": 5}  # at lite, besides the pilots; three elsewhere
 # Of a grid at lite, points that are one function with another or are left to the paper's scale.
-LEFT_OUT = {"principle5_scaling": 29}
+LEFT_OUT = {"principle5_scaling": 29, "architectures": 13 * 4}
 SIZES = {  # n or the length, of the experiments that vary it
     "lite": {
         "principle5_scaling": {"model.n_state": "64 256 512"},

@@ -64,7 +64,8 @@ def test_every_preset_task_and_experiment_is_in_the_tables() -> None:
     assert sorted(PRESETS) == options("model")
     assert sorted([*TASKS, "wikitext103"]) == options("task")
     assert sorted(AXES) == sorted(FIXED)
-    assert sorted([*AXES, "open_choices"]) == options("experiment")  # which is made of others
+    made_of_others = ["open_choices", "position_schemes"]
+    assert sorted([*AXES, *made_of_others]) == options("experiment")
 
 
 @cache

@@ -68,7 +68,14 @@ def rms(x: torch.Tensor) -> float:
     return x.pow(2).mean().sqrt().item()
 
 
-@pytest.mark.parametrize("choice", designs.covering(), ids="-".join)
+@pytest.mark.parametrize(
+    "choice",
+    [
+        pytest.param(choice, marks=[] if choice in designs.some() else pytest.mark.slow)
+        for choice in designs.covering()
+    ],
+    ids="-".join,
+)
 def test_float32_error_is_at_most_twice_that_of_the_loop(
     choice: designs.Choice, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,6 +55,9 @@ EFFECTS = {
         for A, position in (("identity", "learned"), ("constant", "learned"), ("constant", "none"))
         for phi in ("exp", "softplus", "relu")
     ],
+    "Position schemes solve": [
+        f"{name} >= 0.95" for name in ("cI", "rotary", "ALiBi", "FoX", "Wall", "PaTH", "PaTH-FoX")
+    ],
     "P3 without position, against chance": BARE,
     "P3 without position, against counting tokens": BARE,
     "P4 structure, fuzzy recall": STRUCTURES,

@@ -120,7 +120,7 @@ def test_a_constant_can_be_added_to_row_sums() -> None:
 def test_wrong_values_are_named(wrong: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(Exception, match=words):
         run_smoke(tmp_path, wrong)
-    with pytest.raises(Exception, match="choose qkv or qk"):
+    with pytest.raises(Exception, match="choose from qkv, qk, z"):
         run_smoke(tmp_path, "model/preprocess=short_conv", "model.preprocess.applies_to=v")
 
 

@@ -45,7 +45,8 @@ def run_id(values: Mapping[str, Any]) -> str:
                 excluded = excluded | OF_A_DESIGN
             elif name == "model" and section.get("pattern"):
                 excluded = excluded | OF_A_LAYER | {"layers"}
-                counted["pattern"] = [_design(section["layers"][n]) for n in section["pattern"]]
+                layers = section.get("layers") or {}
+                counted["pattern"] = [_design(layers.get(n, {})) for n in section["pattern"]]
             hashed[name] = _without(counted, excluded, NEUTRAL.get(name, {}))
     hashed["task"] = _files_by_content(hashed["task"])
     text = json.dumps(_canonical(hashed, roots), sort_keys=True, separators=(",", ":"))
