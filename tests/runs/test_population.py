@@ -20,6 +20,7 @@ from tests.runs.runs import history
 
 TABLE_1 = ["softmax_attention", "linear_attention", "normalized_attention", "gla", "mamba2",
            "deltanet", "gated_deltanet", "mlstm"]  # fmt: skip
+NEWER = ["rope", "fox", "path_fox", "mamba3", "rwkv7", "gated_deltaproduct"]
 
 
 def assert_same(ours: Record, solo: Record, rel: float) -> None:
@@ -43,6 +44,7 @@ def assert_same(ours: Record, solo: Record, rel: float) -> None:
     [
         ("mamba2", [2, 9]),
         *(pytest.param(model, range(10), marks=pytest.mark.slow) for model in TABLE_1),
+        *(pytest.param(model, [2, 9], marks=pytest.mark.slow) for model in NEWER),
     ],
 )
 def test_every_member_equals_its_own_run(
