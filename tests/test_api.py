@@ -240,3 +240,12 @@ def test_a_design_check_is_an_object() -> None:
     assert "P5 score variance" in str(report)
     with pytest.raises(ConfigError, match="model/lstm"):
         coefdyn.check_design("model=lstm")
+
+
+def test_a_hybrid_is_a_pattern_of_presets() -> None:
+    sizes = {"vocab_size": 8, "max_length": 16, "d_model": 16, "n_heads": 2}
+    model = coefdyn.build_model(pattern=["mamba2", "rope"], n_layers=4, **sizes)
+    kinds = [type(block.mixer.design.evolution).__name__ for block in model.blocks]
+    assert kinds == ["Mamba2Decay", "Rotary"] * 2
+    with pytest.raises(ConfigError, match=r"set model.n_layers=4"):
+        coefdyn.build_model(pattern=["mamba2", "rope"], n_layers=3, **sizes)

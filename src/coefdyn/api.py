@@ -67,6 +67,7 @@ def build_model(
     d_value: int | None = None,
     d_mlp: int | None = -1,
     mixer: Callable[[], nn.Module] | None = None,
+    pattern: Sequence[str] | None = None,
     seed: int = 0,
     plugins: Sequence[str] = (),
     **choices: Any,
@@ -86,6 +87,8 @@ def build_model(
         mixer: A factory of your own sequence mixer, called once per layer, as in
             mixer=lambda: MyMixer(64). It replaces the four slots, and maps
             (batch, time, d_model) to the same shape.
+        pattern: For a hybrid, presets that take turns over the layers, such as
+            ["mamba2", "mamba2", "rope"], in place of `preset`.
         seed: Seed of the initial weights.
         plugins: As for build_mixer.
         choices: As for build_mixer, and block and position; objects are copied for each layer.
@@ -98,6 +101,8 @@ def build_model(
     sizes |= {"n_state": n_state or d_model, "d_value": d_value or d_model}
     sizes |= {"n_heads": n_heads, "n_layers": n_layers}
     sizes |= {"d_mlp": 2 * d_model if d_mlp == -1 else d_mlp}
+    if pattern is not None:
+        choices = choices | {"pattern": f"[{','.join(pattern)}]"}
     config, objects = _chosen(preset, sizes, choices, plugins, seed)
     return build.build_model(config, objects | ({"mixer": mixer} if mixer else {}))
 
