@@ -37,4 +37,5 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def _equations(text: str) -> str:
     text = BLOCK.sub(lambda match: f"\n{convert(match[1].strip(), display='block')}\n", text)
-    return INLINE.sub(lambda match: convert(match[1]), text)
+    # Without the span, an equation at the start of a line would become a paragraph.
+    return INLINE.sub(lambda match: f"<span>{convert(match[1])}</span>", text)
