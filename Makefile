@@ -21,8 +21,12 @@ demo: setup ## Train a small ablation; leaves a figure and a page in results/dem
 	$(BIN)/python scripts/demo.py
 
 .PHONY: test
-test: setup ## Run the tests, 10 to 12 minutes on 2 cores
-	$(BIN)/pytest -n auto --dist loadfile -m 'not slow and not gpu and not wheel and not slurm and not docs'
+test: setup ## Run the tests, 8 minutes on 2 cores
+	$(BIN)/pytest -n auto --dist loadfile -m 'not long and not slow and not gpu and not wheel and not slurm and not docs'
+
+.PHONY: test-long
+test-long: setup ## Run the tests of whole commands and simulations, 4 minutes
+	$(BIN)/pytest -n auto -m 'long and not slow'
 
 .PHONY: test-slow
 test-slow: setup ## Run the long tests too: the full product of designs

@@ -9,6 +9,8 @@ from coefdyn.cli import main
 from coefdyn.demo import READOUTS, best, conclusion, figure, page
 from coefdyn.results.tables import RUN_COLUMNS
 
+pytestmark = pytest.mark.long
+
 NEAR_ZERO = {"exp": 0.3, "softplus": 0.4, "relu": 0.7, "identity": 0.1}
 ACCURACY = {"exp": 0.8, "softplus": 0.85, "relu": 0.9, "identity": 0.5}
 

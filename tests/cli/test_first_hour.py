@@ -13,6 +13,8 @@ from coefdyn.cli import COMMANDS, main
 from tests import SCRIPTS
 from tests.cli.terminal import Terminal
 
+pytestmark = pytest.mark.long
+
 SMALL = ["scale=smoke", "task=noisy_recall"]
 LONG = [*SMALL, "task.num_train=4096", "trainer.max_epochs=1000"]
 

@@ -13,6 +13,8 @@ from coefdyn.results.claim import Claim
 from coefdyn.results.files import TableFolder
 from tests.paper.worlds import SCRIPTED, fill, right, runs_of
 
+pytestmark = pytest.mark.long
+
 CLAIMS: dict[str, Claim] = {c.name: c for e in experiments().values() for c in e.claims}
 # Under the norm after the sequence model these compare a function with itself.
 INVARIANT = {

@@ -13,6 +13,8 @@ from coefdyn.paper.open_choices import RAW, STEM, under, verdicts
 from coefdyn.results.files import TableFolder
 from tests.paper.worlds import Outcome, PlannedRun, record, right, runs_of, wrong
 
+pytestmark = pytest.mark.long
+
 READINGS = ("as_built", "constant_rate", "no_post_norm")
 
 

@@ -15,6 +15,8 @@ from coefdyn.results.tables import planned_per_point, point_table, run_table
 from coefdyn.runs.record import read_record, write_record
 from tests.results.made import diverged, recorded
 
+pytestmark = pytest.mark.long
+
 RATES = "optimizer.lr=1e-3,3e-3,1e-2"
 
 

@@ -19,6 +19,8 @@ from coefdyn.sweeps.worker import shares
 from tests import SCRIPTS
 from tests.runs.test_lock import held
 
+pytestmark = pytest.mark.long
+
 SWEEP = [sys.executable, str(SCRIPTS / "sweep.py")]
 FOUR = ["scale=smoke", "seed=0,1", "model/readout=exp,relu"]
 

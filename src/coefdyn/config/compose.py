@@ -193,7 +193,7 @@ def draft(overrides: Sequence[str] = (), name: str = "train") -> Draft:
     return Draft(copy.deepcopy(cached.values), cached.choices)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _draft(overrides: tuple[str, ...], name: str, _: tuple[tuple[Path, int], ...]) -> Draft:
     values = composed(overrides, name)
     choices = plain_choices(values.hydra)
