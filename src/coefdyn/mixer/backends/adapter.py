@@ -97,7 +97,8 @@ class Adapter:
 
 
 def attention_obstacle(design: Design) -> str | None:
-    """Why no attention kernel can compute the design, or None. They know A_t = I only."""
+    """Why no attention kernel can compute the design, or None. They know A_t = I only;
+    a rotation has turned q and k before."""
     evolution = design.evolution
     if evolution.has_decay or evolution.has_direction or evolution.has_shear:
         return "it serves A_t = I and rotations alone"

@@ -1,4 +1,4 @@
-"""FlexAttention: every phi >= 0 where A_t = I, as softmax of log phi."""
+"""FlexAttention: every phi >= 0 where A_t = I or rotates, as softmax of log phi."""
 
 from collections.abc import Callable, Hashable
 from functools import lru_cache, partial
