@@ -25,11 +25,11 @@ test: setup ## Run the tests, 8 minutes on 2 cores
 	$(BIN)/pytest -n auto --dist loadfile -m 'not long and not slow and not gpu and not wheel and not slurm and not docs'
 
 .PHONY: test-long
-test-long: setup ## Run the tests of whole commands and simulations, 4 minutes
+test-long: setup ## Run the tests of whole commands and simulations, 4 to 6 minutes
 	$(BIN)/pytest -n auto -m 'long and not slow'
 
 .PHONY: test-slow
-test-slow: setup ## Run the long tests too: the full product of designs
+test-slow: setup ## Run all of these, and the full product of designs
 	$(BIN)/pytest -n auto --dist loadfile -m 'not gpu and not wheel and not slurm and not docs'
 
 .PHONY: mutants

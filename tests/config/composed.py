@@ -3,6 +3,9 @@
 import json
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
 
 from coefdyn.config.compose import Config, compose
 
@@ -15,3 +18,8 @@ IDS: dict[str, str] = json.loads((Path(__file__).parents[1] / "assets" / "ids.js
 def composed(text: str) -> Config:
     """Composing takes a sixth of a second, so it is done once."""
     return compose(text.split())
+
+
+def plain(path: Path) -> Any:
+    """A file as it stands, interpolations as text."""
+    return OmegaConf.to_container(OmegaConf.load(path))

@@ -7,11 +7,13 @@ import torch
 
 from coefdyn.config.build import build_model
 from coefdyn.config.compose import Config, compose
+from coefdyn.config.grid import plan
 from coefdyn.config.identity import run_id
 from coefdyn.config.pattern import designs_of, layers_of
 from coefdyn.errors import ConfigError
 from coefdyn.model.coefficient_statistics import coefficient_statistics
 from coefdyn.principles.check import check
+from coefdyn.results.tables import axes_of_run
 
 KINDS = "[mamba2,mamba2,deltaproduct]"
 
@@ -99,6 +101,7 @@ def test_a_record_is_enough_to_build_its_model() -> None:
         (KINDS, 4, ["3 entries", "model.n_layers=4", "set model.n_layers=6"]),
         ("[mamba2,softmax]", 2, ["softmax is none", "model.pattern=[softmax_attention]"]),
         ("mamba2", 2, ["must be"]),
+        ("[]", 2, ["at least one preset, or be null"]),
     ],
 )
 def test_bad_patterns_are_refused_with_the_remedy(
@@ -108,6 +111,15 @@ def test_bad_patterns_are_refused_with_the_remedy(
         build_model(hybrid(pattern, layers))
     for word in words:
         assert word in str(error.value)
+
+
+def test_a_grid_of_hybrids_has_a_row_for_each() -> None:
+    """In a table, slots that differ by layer are told by the name of the pattern."""
+    overrides = ["scale=smoke", "model.pattern=[gla,rope]", "model.n_layers=2", "seed=0,1"]
+    runs = plan(overrides)
+    assert [run.values["seed"] for run in runs] == [0, 1]
+    row = axes_of_run(runs[0])
+    assert (row["model"], row["evolution"], row["position"]) == ("gla+rope", "hybrid", "learned")
 
 
 def test_a_pattern_and_a_foreign_mixer_exclude_each_other() -> None:

@@ -107,8 +107,10 @@ def _with_layers(values: dict[str, Any]) -> dict[str, Any]:
     """The values, and under model.layers the slots of each preset that model.pattern names."""
     model = values.get("model") or {}
     names = model.get("pattern")
-    if not names:
+    if names is None:
         return values
+    if names == []:
+        raise ConfigError("model.pattern=[] must name at least one preset, or be null")
     plugins = tuple(values["plugins"])
     known = options("model", plugins)
     with_plugins = [f"plugins=[{','.join(plugins)}]"] if plugins else []
