@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from coefdyn.mixer.forms import decayed_dot, linear, quadratic, tiles
+from coefdyn.mixer.forms import quadratic, sizes
 
 
 def _fill(tensor: torch.Tensor) -> torch.Tensor:
@@ -59,17 +59,21 @@ def _one_thread_and_a_seed() -> None:
     torch.manual_seed(0)
 
 
+SHORT = sizes.Sizes(
+    linear=sizes.Steps(plain=4, per_channel=4, householder=3, factor=3),
+    quadratic=sizes.Steps(plain=4, per_channel=4, householder=3, factor=3),
+    rows=6,  # two chunks of three steps
+    scores=64,
+    direct=2,
+)
+
+
 @pytest.fixture
 def short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks of 4 and 3 steps, so that short sequences have several and do not fill the last."""
-    monkeypatch.setattr(tiles, "ROWS", 4)
-    monkeypatch.setattr(tiles, "ROWS_HOUSEHOLDER", 3)
-    monkeypatch.setattr(quadratic, "KEPT_CHUNKS", 2)
-    monkeypatch.setattr(tiles, "TILE_ELEMENTS", 64)
-    monkeypatch.setattr(linear, "CHUNK", 4)
-    monkeypatch.setattr(linear, "CHUNK_PER_CHANNEL", 4)
-    monkeypatch.setattr(linear, "CHUNK_HOUSEHOLDER", 3)
-    monkeypatch.setattr(decayed_dot, "DIRECT", 2)
+    """Chunks of 4 and 3 steps, tiles of one and two chunks: short sequences have several, the last
+    one not full."""
+    monkeypatch.setattr(sizes, "CPU", SHORT)
+    monkeypatch.setattr(quadratic, "KEPT_TILES", 1)
 
 
 @pytest.fixture

@@ -35,5 +35,6 @@ def stand_in(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
             use(kernel.functions(flex))
     monkeypatch.setattr(type(kernel), "needs_cuda", False)
     monkeypatch.setattr(type(kernel), "needs_half", Adapter.needs_half)
+    monkeypatch.setattr(type(kernel), "needs_trial", lambda *_: False)  # has tests of its own
     monkeypatch.setitem(kernel.__dict__, "absence", None)
     return name

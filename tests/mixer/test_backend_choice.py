@@ -8,7 +8,8 @@ import torch
 from coefdyn.config.build import build_mixer
 from coefdyn.config.compose import compose
 from coefdyn.errors import ConfigError
-from coefdyn.mixer.backends import ADAPTERS, trial
+from coefdyn.mixer.backends import ADAPTERS
+from coefdyn.mixer.backends.choice import candidates
 from coefdyn.mixer.backends.fla import Fla
 from coefdyn.mixer.compiled.kernels import without_kernels
 from tests.runs.runs import run_smoke
@@ -20,11 +21,17 @@ from tests.runs.runs import run_smoke
         ("sdpa", ["model=gla"], "cannot serve this design: it serves phi = exp with eta = row_sum"),
         ("sdpa", ["model/evolution=scalar_gla"], "cannot serve this design: it serves A_t = I"),
         ("flash_attn", ["model=relu_attention"], "cannot serve this design: it serves phi = exp"),
-        ("flex_attention", ["model=linear_attention"], "it serves readouts phi(s) >= 0"),
+        ("flex_attention", ["model=linear_attention"], "it serves readouts of a score that are b"),
+        ("flex_attention", ["model/readout=identity"], "it serves readouts of a score that are b"),
+        (
+            "flex_attention",
+            ["model/readout=relu", "model/evolution=diagonal_gla"],
+            "it serves rotations, shears and positive decays per head alone",
+        ),
         (
             "flex_attention",
             ["model/readout=relu", "model/scaling=exp_input_inverse_sqrt"],
-            "the design's b_j may overflow",
+            "the design's coefficients may overflow",
         ),
         ("fla", [], "it serves phi = identity, or a kernel readout such as kernel_relu, alone"),
         ("mamba_ssm", ["model=gla"], "it serves A_t = exp(-Delta_t A) with one A per head alone"),
@@ -95,59 +102,36 @@ def test_package_that_cannot_be_imported_is_absent(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    ("preset", "device", "installed", "half", "chosen"),
+    ("preset", "device", "half", "tried"),
     [
-        ("softmax_attention", "cuda", True, None, "sdpa"),
-        ("softmax_attention", "cuda", False, torch.bfloat16, "sdpa"),
-        ("gla", "cuda", True, torch.bfloat16, "fla"),
-        ("gla", "cuda", True, None, None),
-        ("gla", "cuda", False, torch.bfloat16, None),
-        ("linear_attention", "cuda", True, torch.bfloat16, None),
-        ("relu_attention", "cuda", True, torch.bfloat16, None),
-        ("softmax_attention", "cpu", True, None, "sdpa"),
-        ("softmax_attention", "cpu", True, torch.bfloat16, None),
-        ("gla", "cpu", True, torch.bfloat16, None),
+        ("softmax_attention", "cuda", None, ["sdpa", "flex_attention"]),
+        ("softmax_attention", "cuda", torch.bfloat16, ["sdpa", "flex_attention"]),
+        ("relu_attention", "cuda", None, ["flex_attention"]),
+        ("fox", "cuda", torch.bfloat16, ["flex_attention"]),
+        ("gla", "cuda", torch.bfloat16, ["fla"]),
+        ("gla", "cuda", None, []),
+        ("linear_attention", "cuda", torch.bfloat16, []),
+        ("path", "cuda", torch.bfloat16, []),
+        ("softmax_attention", "cpu", None, ["sdpa"]),
+        ("softmax_attention", "cpu", torch.bfloat16, []),
+        ("gla", "cpu", torch.bfloat16, []),
     ],
 )
-def test_auto_takes_a_kernel_where_one_fits_and_pays(
+def test_auto_tries_the_kernels_that_fit_best_first(
     preset: str,
     device: str,
-    installed: bool,
     half: torch.dtype | None,
-    chosen: str | None,
+    tried: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = build_mixer(compose([f"model={preset}", "model.n_state=64", "model.n_heads=2"]))
-    absence = None if installed else "it is not installed"
-    monkeypatch.setitem(ADAPTERS["fla"].__dict__, "absence", absence)
-    monkeypatch.setattr(trial, "agrees", lambda *_: True)
-    assert made._fitting_adapter(torch.device(device), half) == chosen
-    made.may_use_adapters = False
-    assert made._fitting_adapter(torch.device(device), half) is None
-    narrow = build_mixer(compose([f"model={preset}", "model.n_state=64", "model.n_heads=8"]))
-    assert narrow._fitting_adapter(torch.device("cpu"), None) is None
-
-
-@pytest.mark.parametrize("stand_in", ["fla"], indirect=True)
-def test_auto_tries_a_kernel_before_it_takes_it(
-    stand_in: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    kernel = ADAPTERS[stand_in]
-    made = build_mixer(compose(["model=gla", "scale=smoke"]))
-    state = torch.get_rng_state()
-    with torch.inference_mode():
-        assert trial.agrees(kernel, made.design, made.projected, made.project.weight, None)
-    assert not caplog.records
-    decays = kernel.call.decays
-    for broken, said in (
-        (lambda *x, **y: (2 * decays(*x, **y)[0],), "fla is not used because it is off by [1.0"),
-        (lambda q, *_, **__: (q * torch.nan,), "fla is not used because it is off by [nan"),
-        (lambda *_, **__: 1 / 0, "fla is not used because it fails here: division by zero"),
-    ):
-        monkeypatch.setattr(kernel.call, "decays", broken)
-        assert not trial.agrees(kernel, made.design, made.projected, made.project.weight, None)
-        assert said in caplog.text
-    assert (torch.get_rng_state() == state).all()
+    for kernel in ADAPTERS.values():
+        monkeypatch.setitem(kernel.__dict__, "absence", None)
+    assert candidates(made.design, 32, torch.device(device), half) == tried
+    for kernel in ADAPTERS.values():
+        monkeypatch.setitem(kernel.__dict__, "absence", "it is not installed")
+    assert candidates(made.design, 32, torch.device(device), half) == []
+    assert candidates(made.design, 8, torch.device("cpu"), None) == []
 
 
 @pytest.mark.parametrize("stand_in", ["fla"], indirect=True)

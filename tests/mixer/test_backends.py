@@ -13,7 +13,8 @@ import torch
 from coefdyn.config.build import build_mixer
 from coefdyn.config.compose import compose
 from coefdyn.mixer.backends import ADAPTERS
-from coefdyn.mixer.sequence_mixer import AUTO_ADAPTERS, SequenceMixer
+from coefdyn.mixer.backends.choice import AUTO_ADAPTERS
+from coefdyn.mixer.sequence_mixer import SequenceMixer
 from tests import designs
 
 PRESETS = {  # and variants, by the kernel that must serve them
@@ -24,6 +25,13 @@ PRESETS = {  # and variants, by the kernel that must serve them
         "relu_attention",
         "softmax_attention model/normalization=mlstm",
         "relu_attention model/normalization=one",
+        "relu_attention model/evolution=scalar_gla",
+        "softmax_attention model/evolution=constant model/readout=gelu",
+        "fox model/evolution=scalar_mamba2 model/readout=silu model/normalization=one",
+        "softmax_attention model/readout=tanh model/normalization=one",
+        "alibi",
+        "fox",
+        "fox model/readout=softplus",
     ],
     "flash_attn": ["softmax_attention"],
     "mamba_ssm": ["mamba2", "mamba2_inverse_sqrt"],

@@ -1,13 +1,14 @@
 """Every form equals definition.py, in value and in all gradients."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
 
 from coefdyn.config.build import DESIGN_SLOTS
 from coefdyn.config.plugins import options
-from coefdyn.mixer.forms import linear, tiles
+from coefdyn.mixer.forms import sizes
 from coefdyn.testing import check_forms
 from tests import designs
 
@@ -85,8 +86,9 @@ def test_float32_error_is_at_most_twice_that_of_the_loop(
     magnifies any rounding. A parameter's gradient is a sum over all steps in which most cancels,
     and the loop's own error in it can be small by luck: 1e-5 of its size is good enough too.
     """
-    monkeypatch.setattr(linear, "CHUNK", 16)
-    monkeypatch.setattr(tiles, "ROWS", 16)
+    small = {"linear": replace(sizes.CPU.linear, plain=16),
+             "quadratic": replace(sizes.CPU.quadratic, plain=16, per_channel=16)}  # fmt: skip
+    monkeypatch.setattr(sizes, "CPU", replace(sizes.CPU, **small))
     single, exact = designs.mixer(choice, torch.float32), designs.mixer(choice)
     exact.load_state_dict(single.state_dict())
     signed_sums = choice[3] == "row_sum" and not single.design.readout.nonnegative

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -10,11 +11,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from coefdyn.mixer.backends import ADAPTERS, trial
+from coefdyn.mixer.backends.choice import candidates, check_backend
 from coefdyn.mixer.compiled.known import agrees
-from coefdyn.mixer.compiled.known import obstacle as compiled_obstacle
 from coefdyn.mixer.compiled.loops import can_serve
 from coefdyn.mixer.design import Design, OutputClass
-from coefdyn.mixer.forms.choice import FORMS, cheapest_form, prefers_loops
+from coefdyn.mixer.forms.choice import cheapest_form, prefers_loops
 from coefdyn.mixer.fused import unit
 from coefdyn.mixer.shapes import check_input, head_width
 from coefdyn.mixer.slots.admission import check_evolution
@@ -26,12 +27,6 @@ from coefdyn.mixer.slots.scaling import Scaling
 from coefdyn.mixer.stream import DesignState, Projected
 
 log = logging.getLogger(__name__)
-
-# The kernels that backend=auto tries, in this order.
-AUTO_ADAPTERS = ("sdpa", "fla")
-# Width of a head from which sdpa beats the compiled loops on a CPU. At width 8 it takes 1.1 to 4
-# times as long, from 16 to 64 mostly 0.5 to 0.9 of their time (lengths from 32 to 1024).
-WIDE = 16
 
 
 @dataclass(frozen=True)
@@ -46,8 +41,8 @@ class SequenceMixer(nn.Module):
     """q, k, v = preprocess(W_Q x, W_K x, W_V x), then y of `Design`, heads side by side.
 
     `backend` names a form (compiled: loops on a CPU), a kernel of backends/, or auto. auto takes
-    the first of `AUTO_ADAPTERS` that can compute the design, is faster and passes a trial. If there
-    is none, it takes the cheapest form for the length at hand.
+    the first kernel of `candidates` that passes a trial. If there is none, it takes the cheapest
+    form for the length at hand.
     `unit_qk` makes every q_i and k_j a unit vector.
     """
 
@@ -73,7 +68,7 @@ class SequenceMixer(nn.Module):
         self.design = Design(evolution, scaling, readout, normalization)
         self.backend = backend
         self.may_use_adapters = True  # they do not work under torch.func
-        self._trials: dict[tuple[str, torch.device, torch.dtype | None], bool] = {}
+        self.trials: dict[str, trial.Outcome] = {}  # of each kernel, at the shape last trained on
         self.form_used: str | None = None
         # One projection, split afterwards: q, k, v, and z where A_t has a direction of its own.
         # Where A_t repeats, a step has as many keys, values and directions.
@@ -92,17 +87,12 @@ class SequenceMixer(nn.Module):
         check_input(x, self.project.weight)
         half = _autocast_dtype(x.device)
         form = self._form(x, half)
-        with torch.autocast(x.device.type, enabled=False):
+        with full_precision(x.device):
             projected = self.projected(x)
             if form in ADAPTERS:
                 y = ADAPTERS[form](self.design, projected, half)
             else:
-                y = {
-                    "quadratic": self.design.quadratic,
-                    "linear": self.design.linear,
-                    "compiled": self.design.compiled,
-                    "definition": self.design.definition,
-                }[form](projected)
+                y = self._own(form)(projected)
         return rearrange(y, "b h t p -> b t (h p)").to(x.dtype)
 
     def step(
@@ -139,7 +129,7 @@ class SequenceMixer(nn.Module):
         form: Callable[[Projected], tuple[Tensor, DesignState]],
     ) -> tuple[Float[Tensor, "b t m"], MixerState]:
         """y by a form that returns its state too, and what the mixer must remember."""
-        with torch.autocast(x.device.type, enabled=False):
+        with full_precision(x.device):
             x = _full_precision(x)
             projection = self.project(x)
             y, state = form(self._split(x, self.preprocess(projection, past)))
@@ -149,7 +139,7 @@ class SequenceMixer(nn.Module):
     def coefficients(self, x: Tensor) -> tuple[Float[Tensor, "b h i j"], Float[Tensor, "b h i"]]:
         """alpha_ij (zero for j > i) and eta_i in float64, whatever the backend."""
         check_input(x, self.project.weight)
-        with torch.autocast(x.device.type, enabled=False):
+        with full_precision(x.device):
             coefficients = self.design.coefficients(self.projected(x))
         return coefficients.alpha, coefficients.eta
 
@@ -174,33 +164,7 @@ class SequenceMixer(nn.Module):
 
     @backend.setter
     def backend(self, backend: str) -> None:
-        choices = ("auto", *FORMS, *ADAPTERS)
-        if backend not in choices:
-            raise ValueError(
-                f"model.backend={backend} is not known; choose from {', '.join(choices)}"
-            )
-        obstacle = None
-        if self.design.evolution.dense and backend not in ("auto", "definition"):
-            raise ValueError(
-                f"model.backend={backend} cannot serve this design: its A_t is given as a matrix; "
-                "use auto or definition"
-            )
-        if backend == "linear":
-            obstacle = self.design.recurrence_obstacle
-        elif backend == "compiled":
-            obstacle = compiled_obstacle(self.design.readout, self.design.evolution)
-        elif backend in ADAPTERS:
-            obstacle = ADAPTERS[backend].obstacle(self.design)
-        if obstacle is not None:
-            raise ValueError(
-                f"model.backend={backend} cannot serve this design: {obstacle}; "
-                "use auto or quadratic"
-            )
-        if backend in ADAPTERS and ADAPTERS[backend].absence is not None:
-            raise ValueError(
-                f"model.backend={backend} cannot be used on this machine: "
-                f"{ADAPTERS[backend].absence}; use auto"
-            )
+        check_backend(backend, self.design)
         self._backend = backend
 
     def _form(self, x: Float[Tensor, "b t d"], half: torch.dtype | None) -> str:
@@ -210,11 +174,19 @@ class SequenceMixer(nn.Module):
         if self.design.evolution.dense:
             form = "definition"
         elif form == "auto" or (form in ADAPTERS and not self.may_use_adapters):
-            form = self._fitting_adapter(x.device, half) or self._own_form(x.shape[1])
+            form = self._kernel(x, half) or self._own_form(x.shape[1])
             if form != self.form_used:
                 log.debug("backend=auto: %s at length %d", form, x.shape[1])
+        elif form in ADAPTERS:
+            misfit = ADAPTERS[form].misfit(self.design, self._widest, x.device, half)
+            if reason := misfit or self._outcome(form, x, half).wrong:
+                raise ValueError(f"model.backend={form} cannot be used: {reason}; use auto")
         self.form_used = form
         return form
+
+    @property
+    def _widest(self) -> int:
+        return max(self.width, self.value_width)
 
     def _own_form(self, length: int) -> str:
         evolution, readout, width = self.design.evolution, self.design.readout, self.width
@@ -235,34 +207,47 @@ class SequenceMixer(nn.Module):
                 "computes something else; use auto or quadratic"
             )
 
-    def _fitting_adapter(self, device: torch.device, half: torch.dtype | None) -> str | None:
-        """The adapter that auto takes, if any. A package is imported only once it is eligible."""
+    def _kernel(self, x: Float[Tensor, "b t d"], half: torch.dtype | None) -> str | None:
+        """The kernel that auto takes, if any."""
         if not self.may_use_adapters:
             return None
-        width = max(self.width, self.value_width)
-        for name in AUTO_ADAPTERS:
-            adapter = ADAPTERS[name]
-            if adapter.obstacle(self.design) or adapter.misfit(self.design, width, device, half):
-                continue
-            if not self._pays(name, device, half) or adapter.absence:
-                continue
-            key = (name, device, half)
-            if name != "sdpa" and key not in self._trials:
-                self._trials[key] = trial.agrees(
-                    adapter, self.design, self.projected, self.project.weight, half
-                )
-            if self._trials.get(key, True):
+        for name in candidates(self.design, self._widest, x.device, half):
+            if self._outcome(name, x, half).reason is None:
                 return name
         return None
 
-    def _pays(self, name: str, device: torch.device, half: torch.dtype | None) -> bool:
-        """Whether a kernel is faster than our forms, and as exact as the precision asked for.
+    def _outcome(
+        self, name: str, x: Float[Tensor, "b t d"], half: torch.dtype | None
+    ) -> trial.Outcome:
+        """What a trial of the kernel found, at the shape of the training batches.
 
-        Kernels other than sdpa round to TF32 or less even in float32, and row sums to `half`.
+        Other shapes, as of a test, are no reason for another one.
         """
-        if device.type == "cpu":
-            return half is None and self.width >= WIDE
-        return name == "sdpa" or (half is not None and not self.design.normalization.uses_row_sum)
+        if not ADAPTERS[name].needs_trial(x.device):
+            return trial.TRUSTED
+        training = self.training and torch.is_grad_enabled()
+        if name in self.trials and not training:
+            return self.trials[name]
+        subject = trial.Subject(
+            self.design, self.projected, dict(self.named_parameters()), self.n_heads,
+            (x.shape[0], x.shape[1], x.shape[2]), self.project.weight, half,
+        )  # fmt: skip
+        with full_precision(x.device):
+            outcome = trial.outcome_of(
+                ADAPTERS[name], subject, self._own(self._own_form(x.shape[1]))
+            )
+        if outcome != self.trials.get(name) and outcome.reason is not None:
+            log.warning("%s is not used: %s", name, outcome.reason)
+        self.trials[name] = outcome
+        return outcome
+
+    def _own(self, form: str) -> Callable[[Projected], Tensor]:
+        return {
+            "quadratic": self.design.quadratic,
+            "linear": self.design.linear,
+            "compiled": self.design.compiled,
+            "definition": self.design.definition,
+        }[form]
 
 
 def _full_precision(x: Tensor) -> Tensor:
@@ -270,8 +255,16 @@ def _full_precision(x: Tensor) -> Tensor:
     return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
 
+def full_precision(device: torch.device) -> AbstractContextManager[object]:
+    """Switch autocast off, on devices that have it."""
+    if not torch.amp.is_autocast_available(device.type):
+        return nullcontext()
+    return torch.autocast(device.type, enabled=False)
+
+
 def _autocast_dtype(device: torch.device) -> torch.dtype | None:
     """The dtype of autocast, or None where it is off."""
-    if not torch.is_autocast_enabled(device.type):
+    available = torch.amp.is_autocast_available(device.type)
+    if not (available and torch.is_autocast_enabled(device.type)):
         return None
     return torch.get_autocast_dtype(device.type)

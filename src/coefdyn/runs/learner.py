@@ -1,6 +1,7 @@
 """Learners: one model; `population.stacked` has one for several models of one architecture."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import torch.nn.functional as F
@@ -11,6 +12,7 @@ from coefdyn.model.model import SequenceModel
 from coefdyn.runs.batches import Batch
 from coefdyn.runs.loss import CHUNK_LOGITS, LARGEST, MANY, summed_cross_entropy
 from coefdyn.runs.progress import Scores
+from coefdyn.runs.trials import check_first_loss
 from coefdyn.tasks.task import IGNORE
 
 
@@ -54,11 +56,18 @@ class Alone:
     def __init__(self, model: SequenceModel, vocab_size: int) -> None:
         self.weights = self.model = model
         self.vocab_size = vocab_size
+        self.compared = False  # kernels with our own forms, on the first batch
 
     def groups(self) -> Iterable[nn.Parameter]:
         return self.model.parameters()
 
     def losses(self, batch: Batch, rows: Sequence[int]) -> Tensor:
+        if not self.compared:
+            self.compared = True
+            check_first_loss(self.model, partial(self._loss, batch))
+        return self._loss(batch)
+
+    def _loss(self, batch: Batch) -> Tensor:
         inputs, targets = batch
         logits, head = inputs.numel() * self.vocab_size, self.model.head
         if logits > LARGEST:

@@ -39,6 +39,7 @@ from coefdyn.runs.record import (
 )
 from coefdyn.runs.setup import Setup, set_up
 from coefdyn.runs.trainer import autocast, lightning_trainer
+from coefdyn.runs.trials import trials_of
 
 log = logging.getLogger(__name__)
 
@@ -248,6 +249,8 @@ def make_record(
         count = min(STATISTICS_SEQUENCES, max(1, STATISTICS_TOKENS // setup.task.length))
         sample = torch.from_numpy(setup.data.sample(count)).to(setup.device)
         statistics = coefficient_statistics(model.to(setup.device).eval(), sample)
+    if trials := trials_of(model):
+        run.sessions[-1]["device"]["trials"] = trials
     last: Row = run.history[-1] if run.history else {}
     return Record(
         schema=SCHEMA,

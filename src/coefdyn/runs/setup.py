@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from lightning.pytorch.loggers import Logger
 
@@ -16,6 +17,7 @@ from coefdyn.runs.batches import Resumable
 from coefdyn.runs.data import Data, data_of
 from coefdyn.runs.processes import ALONE, Processes, join
 from coefdyn.runs.trainer import autocast, check_devices
+from coefdyn.runs.trials import keep_trials, recall_trials
 from coefdyn.tasks.task import Task
 
 TEST_TOKENS = 2**13  # per test batch, which has at least as many sequences as a training batch
@@ -69,7 +71,7 @@ def set_up(config: Config) -> Setup:
                 f"task.vocab_size={task.vocab_size}; leave it out to have the same"
             )
         torch.set_num_threads(devices.threads or _threads(model, settings.trainer, task))
-        _try(model, torch.from_numpy(data.sample(1)), settings.trainer)
+        _try(model, data, settings.trainer)
         build_optimizer(config, model.parameters())
         loggers = build_logger(config)
     except ValueError as error:
@@ -92,23 +94,30 @@ def _training_batches(
     return data.training_batches(size, device, config.settings.seed, parts, processes)
 
 
-def _try(model: SequenceModel, inputs: torch.Tensor, trainer: Trainer) -> None:
-    """Pass one sequence through the model on the CPU.
+def _try(model: SequenceModel, data: Data, trainer: Trainer) -> None:
+    """Pass sequences through the model.
 
-    If the backend is a kernel, the pass is forward and backward, on the device of the run.
+    On a CPU one is enough, forward. Where kernels may compute, it is a whole batch, forward and
+    backward, on the device of the run: they are tried at the shape they will have.
     """
-    name = next((mixer.backend for mixer in mixers_of(model)), "")
-    if name not in ADAPTERS:
-        with torch.no_grad():
-            model(inputs)
-        return
     device = torch.device(trainer.devices.accelerator)
+    names = {mixer.backend for mixer in mixers_of(model)}
+    if device.type == "cpu" and not names & ADAPTERS.keys():
+        with torch.no_grad():
+            model(torch.from_numpy(data.sample(1)))
+        return
+    size = trainer.batch_size // trainer.devices.accumulate
+    sample = data.sample(size)
+    inputs = torch.from_numpy(np.resize(sample, (size, sample.shape[1])))
+    recall_trials()
     try:
         with autocast(trainer, device):
-            model.to(device)(inputs.to(device)).sum().backward()
+            model.to(device).train()(inputs.to(device)).sum().backward()
     except ValueError:
         raise
     except Exception as error:  # a package may raise anything
+        named = next(iter(names & ADAPTERS.keys()), "auto")
         message = one_sentence(error)
-        raise ConfigError(f"model.backend={name} fails here: {message}; use auto") from error
+        raise ConfigError(f"model.backend={named} fails here: {message}; use quadratic") from error
+    keep_trials()
     model.zero_grad()

@@ -54,6 +54,11 @@ def _check_function(readout: Readout, name: str) -> None:
     exponential = torch.allclose(readout(s - 1.3), math.exp(-1.3) * readout(s))
     assert readout.exponential == exponential, f"{name}.exponential must be {exponential}"
 
+    if readout.lower_bound is not None:
+        lowest, bound = readout(s).min().item(), readout.lower_bound
+        assert not readout.nonnegative, f"{name}.lower_bound is for a phi that may be negative"
+        assert bound <= lowest, f"{name}.lower_bound must be at most {lowest:g}"
+
     points = readout(torch.linspace(-2, 2, 12, dtype=torch.float64))
     # For a polynomial of degree P, differences of order P + 1 vanish and those of order P do not.
     vanishing = [p for p in range(1, 8) if points.diff(p + 1).abs().max() < 1e-9]

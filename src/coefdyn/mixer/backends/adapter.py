@@ -41,6 +41,10 @@ class Adapter:
         """The largest width of a head that it takes, or None if there is no limit."""
         return None
 
+    def needs_trial(self, device: torch.device) -> bool:
+        """Whether it must be tried on this device before it is used."""
+        return True
+
     def functions(self, module: Any) -> Any:
         """The functions to call, from the imported module; any error means they are missing."""
         raise NotImplementedError
@@ -88,30 +92,18 @@ class Adapter:
     def __call__(
         self, design: Design, given: Projected, half: torch.dtype | None
     ) -> Float[Tensor, "b h t p"]:
-        width = max(given.q.shape[-1], given.v.shape[-1])
-        reason = self.misfit(design, width, given.x.device, half)
-        if reason is not None:
-            raise ValueError(f"model.backend={self.name} cannot be used: {reason}")
         y = self.output(design, given, design.prepare(given), half or given.q.dtype)
         return y.to(given.v.dtype)
 
 
-def attention_obstacle(design: Design) -> str | None:
-    """Why no attention kernel can compute the design, or None. They know A_t = I only;
-    a rotation has turned q and k before."""
-    evolution = design.evolution
-    if evolution.has_decay or evolution.has_direction or evolution.has_shear:
-        return "it serves A_t = I and rotations alone"
-    if design.uses_units:
-        return "the design's b_j may overflow, and is kept as a logarithm"
-    return None
-
-
 def softmax_obstacle(design: Design) -> str | None:
-    """Why the design is not softmax attention, or None if it is."""
+    """Why the design is not softmax attention, or None if it is. A rotation has turned q and k."""
+    evolution = design.evolution
     if not (design.readout.exponential and design.normalization.sums_to_one):
         return "it serves phi = exp with eta = row_sum alone"
-    return attention_obstacle(design)
+    if evolution.has_decay or evolution.has_direction or evolution.has_shear:
+        return "it serves A_t = I and rotations alone"
+    return None
 
 
 def linear_obstacle(design: Design) -> str | None:

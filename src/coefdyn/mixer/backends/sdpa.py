@@ -22,6 +22,9 @@ class Sdpa(Adapter):
     def obstacle(self, design: Design) -> str | None:
         return softmax_obstacle(design)
 
+    def needs_trial(self, device: torch.device) -> bool:
+        return device.type == "cuda"
+
     def functions(self, module: Any) -> Any:
         return module.nn.functional.scaled_dot_product_attention
 

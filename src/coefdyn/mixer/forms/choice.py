@@ -1,7 +1,7 @@
 """The forms a design can be computed in, and which of them is cheapest."""
 
 from coefdyn.mixer.forms.features import feature_widths, obstacle
-from coefdyn.mixer.forms.linear import CHUNK
+from coefdyn.mixer.forms.sizes import CPU
 from coefdyn.mixer.slots.evolution import Evolution
 from coefdyn.mixer.slots.readout import Readout
 
@@ -21,7 +21,7 @@ def cheapest_form(evolution: Evolution, readout: Readout, length: int, n: int, p
         return "quadratic"
     prepared = evolution.has_decay or evolution.has_direction
     quadratic = (4.0 if prepared else 2.2) * (n + p + 8) * length / 2
-    inside = min(CHUNK, length) / 2
+    inside = min(CPU.linear.plain, length) / 2
     through_state = 1 if prepared else 2
     linear = 0.0 if prepared else 4000.0
     linear += sum(inside * (m + p) + through_state * m * p for m in feature_widths(readout, n))

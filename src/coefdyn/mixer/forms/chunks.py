@@ -1,12 +1,12 @@
 """A sequence in chunks of steps: how a chunk reads and changes the keys that came before it.
 
 Let M hold the earlier keys (or keys times values) at the start of a chunk. Whatever the structure
-of A_t, the chunk reads M through effective queries. It changes M by a decay and an erasure of low
-rank, and adds its own keys:
+of A_t, the chunk reads M through effective queries. It changes M by a decay or a matrix, and adds
+its own keys:
 
     scores of earlier keys   query M
     scores inside the chunk  inside
-    M at the chunk's end     decay * M - write^T (erase M), and key^T besides
+    M at the chunk's end     decay * M or matrix M, and key^T besides
 
 The quadratic form carries the keys themselves from chunk to chunk. The linear form carries the sum
 of keys times values. Both see A_t only through these quantities.
@@ -19,7 +19,13 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from coefdyn.mixer.forms.decayed_dot import Decay, FactorDecay, LogDecay, early_dot
+from coefdyn.mixer.forms.decayed_dot import (
+    Decay,
+    FactorDecay,
+    LogDecay,
+    a_step_later,
+    following,
+)
 from coefdyn.mixer.slots.transition import Transition
 
 
@@ -30,13 +36,17 @@ class Chunks(NamedTuple):
     key: Float[Tensor, "g c s n"]
     inside: Float[Tensor, "g c s s"] | None
     decay: Float[Tensor, "g c m"] | None
-    erase: Float[Tensor, "g c s n"] | None
-    write: Float[Tensor, "g c s n"] | None
+    matrix: Float[Tensor, "g c n n"] | None
 
-    def carrier(self, c: int) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """decay, erase and write of chunk c, for `carry`."""
-        parts = (self.decay, self.erase, self.write)
-        return tuple(part if part is None else part[:, c] for part in parts)  # type: ignore[return-value]
+    def carrier(self, c: int | slice) -> tuple[Tensor | None, Tensor | None]:
+        """decay and matrix of chunk c (or several), for `carry`."""
+        return of_chunk(c, self.decay, self.matrix)
+
+
+def of_chunk(
+    c: int | slice, decay: Tensor | None, matrix: Tensor | None
+) -> tuple[Tensor | None, Tensor | None]:
+    return None if decay is None else decay[:, c], None if matrix is None else matrix[:, c]
 
 
 def cut(x: Float[Tensor, "g t *m"], size: int, pad: float = 0.0) -> Float[Tensor, "g c s *m"]:
@@ -62,8 +72,7 @@ def chunks_of_time(
             key=_times(key, to_end),
             inside=decay.dot(query, key),
             decay=whole,
-            erase=None,
-            write=None,
+            matrix=None,
         )
 
     w, u, beta = cut(transition.direction, size), None, None
@@ -72,13 +81,14 @@ def chunks_of_time(
     elif transition.strength is not None:
         u, beta = w, cut(transition.strength, size).unsqueeze(-1)
     assert u is not None
-    q_k, q_u = decay.dot(query, key), decay.dot(query, u)
+    reader = following(w) if transition.early else w
+    q_k, q_u, w_k, w_u = decay.dots((query, reader), (key, u))
     if transition.early:
-        w_k, w_u = early_dot(decay, w, key), early_dot(decay, w, u)
-        w_start = _times(w, None if from_start is None else _before(from_start))
+        w_k, w_u = a_step_later(w_k), a_step_later(w_u)
+        from_start_read = None if from_start is None else _before(from_start)
     else:
-        w_k, w_u = decay.dot(w, key), decay.dot(w, u)
-        w_start = _times(w, from_start)
+        from_start_read = from_start
+    w_start = _times(w, from_start_read)
     # Step t takes w_t . state off along u_t. Earlier steps of the chunk have already taken off of
     # that state: the triangular solve accounts for it.
     erased = torch.linalg.solve_triangular(
@@ -89,13 +99,13 @@ def chunks_of_time(
     )
     erased_inside, erase = erased.split([size, w.shape[-1]], dim=-1)
     write = _times(u, to_end)
+    kept = torch.eye(w.shape[-1], dtype=w.dtype, device=w.device)
     return Chunks(
         query=_times(query, from_start) - q_u @ erase,
         key=_times(key, to_end) - erased_inside.mT @ write,
         inside=q_k - q_u @ erased_inside,
-        decay=whole,
-        erase=erase,
-        write=write,
+        decay=None,
+        matrix=_times(kept, None if whole is None else whole.unsqueeze(-1)) - write.mT @ erase,
     )
 
 
@@ -115,41 +125,40 @@ def _before(from_start: Float[Tensor, "*b s m"]) -> Float[Tensor, "*b s m"]:
 def carry(
     state: Float[Tensor, "*g n r"],
     decay: Float[Tensor, "*g m"] | None,
-    erase: Float[Tensor, "*g s n"] | None,
-    write: Float[Tensor, "*g s n"] | None,
+    matrix: Float[Tensor, "*g n n"] | None,
 ) -> Float[Tensor, "*g n r"]:
     """M at a chunk's end from M at its start, without the chunk's own keys."""
-    decayed = _times(state, None if decay is None else decay.unsqueeze(-1))
-    return decayed if erase is None or write is None else decayed - write.mT @ (erase @ state)
+    if matrix is not None:
+        return matrix @ state
+    return _times(state, None if decay is None else decay.unsqueeze(-1))
 
 
-def carry_adjoint(
-    grad: Float[Tensor, "*g n r"],
-    decay: Float[Tensor, "*g m"] | None,
-    erase: Float[Tensor, "*g s n"] | None,
-    write: Float[Tensor, "*g s n"] | None,
-) -> Float[Tensor, "*g n r"]:
-    """The gradient at a chunk's start from the gradient at its end."""
-    return carry(grad, decay, write, erase)
+def carry_and_add(
+    state: Float[Tensor, "g n r"],
+    added: Float[Tensor, "g n r"],
+    decay: Float[Tensor, "g m"] | None,
+    matrix: Float[Tensor, "g n n"] | None,
+) -> Float[Tensor, "g n r"]:
+    """`carry` + `added`, in one call."""
+    if matrix is not None:
+        return torch.baddbmm(added, matrix, state)
+    return added + state if decay is None else added.addcmul(state, decay.unsqueeze(-1))
 
 
 def carry_gradients(
     state: Float[Tensor, "*g n r"],
     grad: Float[Tensor, "*g n r"],
     decay: Float[Tensor, "*g m"] | None,
-    erase: Float[Tensor, "*g s n"] | None,
-    write: Float[Tensor, "*g s n"] | None,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Gradients of decay, erase and write, from M at the start and its gradient at the end."""
-    d_decay = d_erase = d_write = None
-    if decay is not None:
-        d_decay = (state * grad).sum(-1)
-        if decay.shape[-1] == 1:
-            d_decay = d_decay.sum(-1, keepdim=True)
-    if erase is not None and write is not None:
-        d_erase = -(write @ grad) @ state.mT
-        d_write = -(erase @ state) @ grad.mT
-    return d_decay, d_erase, d_write
+    matrix: Float[Tensor, "*g n n"] | None,
+) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients of decay and matrix, from M at the start and its gradient at the end. The gradient
+    of M itself is `carry` with the matrix transposed."""
+    if matrix is not None:
+        return None, grad @ state.mT
+    if decay is None:
+        return None, None
+    d_decay = (state * grad).sum(-1)
+    return (d_decay.sum(-1, keepdim=True) if decay.shape[-1] == 1 else d_decay), None
 
 
 def _times(x: Tensor, factor: Tensor | None) -> Tensor:

@@ -4,6 +4,9 @@ D(x, y)_ij = sum_r x_ir y_jr a_{j+1,r} ... a_{i,r} for j <= i. A decay within ch
 D, and the products from a chunk's start and to its end.
 """
 
+from collections.abc import Sequence
+from copy import copy
+from itertools import product
 from typing import Any
 
 import torch
@@ -12,9 +15,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from coefdyn.mixer.forms.folding import over_members
-
-# Decays per channel are multiplied out directly up to this size. Larger blocks are split in two.
-DIRECT = 4
+from coefdyn.mixer.forms.sizes import sizes_on
 
 
 class Decay:
@@ -28,6 +29,17 @@ class Decay:
     ) -> Float[Tensor, "*b s s"]:
         return decayed_dot(x, y, None)
 
+    def dots(
+        self, xs: Sequence[Float[Tensor, "*b s n"]], ys: Sequence[Float[Tensor, "*b s n"]]
+    ) -> list[Float[Tensor, "*b s s"]]:
+        """`dot` of every x with every y, at once: x_0 y_0, x_0 y_1, ..., x_1 y_0, ..."""
+        x, y = (torch.stack(side, -3) for side in zip(*product(xs, ys), strict=True))
+        return list(self.for_each(x.shape[-3]).dot(x, y).unbind(-3))
+
+    def for_each(self, count: int) -> "Decay":
+        """The same a_t for `count` dot products, which have an axis before their steps."""
+        return self
+
 
 class LogDecay(Decay):
     """a_t > 0, by sums of logarithms from each chunk's start.
@@ -39,6 +51,11 @@ class LogDecay(Decay):
         self.c = log_decay.double().cumsum(-2)
         self.from_start = torch.exp(self.c.to(dtype))
         self.to_end = torch.exp((self.c[..., -1:, :] - self.c).to(dtype))
+
+    def for_each(self, count: int) -> Decay:
+        several = copy(self)
+        several.c = _repeated(self.c, -3, count)
+        return several
 
     def dot(
         self, x: Float[Tensor, "*b s n"], y: Float[Tensor, "*b s n"]
@@ -57,6 +74,11 @@ class FactorDecay(Decay):
         self.from_start = factor.cumprod(-2)
         self.to_end = self.between[..., -1, :, :]
 
+    def for_each(self, count: int) -> Decay:
+        several = copy(self)
+        several.between = _repeated(self.between, -4, count)
+        return several
+
     def dot(
         self, x: Float[Tensor, "*b s n"], y: Float[Tensor, "*b s n"]
     ) -> Float[Tensor, "*b s s"]:
@@ -65,12 +87,19 @@ class FactorDecay(Decay):
         return (x.unsqueeze(-2) * y.unsqueeze(-3) * self.between).sum(-1).tril()
 
 
-def early_dot(
-    decay: Decay, x: Float[Tensor, "*b s n"], y: Float[Tensor, "*b s n"]
-) -> Float[Tensor, "*b s s"]:
-    """D as x_i reads at step i before its decay: the products of a end at step i - 1."""
-    following = F.pad(x[..., 1:, :], (0, 0, 0, 1))
-    return F.pad(decay.dot(following, y)[..., :-1, :], (0, 0, 1, 0))
+def _repeated(x: Tensor, dim: int, count: int) -> Tensor:
+    x = x.unsqueeze(dim)
+    return x.expand(*x.shape[:dim], count, *x.shape[dim + 1 :])
+
+
+def following(x: Float[Tensor, "*b s n"]) -> Float[Tensor, "*b s n"]:
+    """x_{i+1} at step i. What reads at step i + 1 before the decay reads what is there after the
+    decay of step i: `a_step_later` puts its dot products in their place."""
+    return F.pad(x[..., 1:, :], (0, 0, 0, 1))
+
+
+def a_step_later(dot: Float[Tensor, "*b s s"]) -> Float[Tensor, "*b s s"]:
+    return F.pad(dot[..., :-1, :], (0, 0, 1, 0))
 
 
 def decayed_dot(
@@ -87,7 +116,7 @@ def decayed_dot(
         product, _ = HeadDecayedDot.apply(x, y, c)  # type: ignore[no-untyped-call]
         return product
     size = x.shape[-2]
-    if size <= DIRECT:
+    if size <= sizes_on(x.device).direct:
         difference = (c.unsqueeze(-2) - c.unsqueeze(-3)).to(x.dtype)
         decay = torch.exp(difference + _hide_above(x).unsqueeze(-1))
         return (x.unsqueeze(-2) * y.unsqueeze(-3) * decay).sum(-1)

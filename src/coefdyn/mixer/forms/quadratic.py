@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from coefdyn.mixer.forms.chunks import Chunks, carry_adjoint, carry_gradients, cut
+from coefdyn.mixer.forms.chunks import Chunks, carry_and_add, carry_gradients, cut, of_chunk
 from coefdyn.mixer.forms.folding import over_members
 from coefdyn.mixer.forms.tiles import (
     Inputs,
@@ -17,14 +17,16 @@ from coefdyn.mixer.forms.tiles import (
     groups,
     inputs_of,
     keys_seen,
+    own_blocks,
     scores,
     take_added,
     tile_chunks,
+    tiles_of,
 )
 from coefdyn.mixer.slots.readout import Readout
 from coefdyn.mixer.slots.transition import Transition
 
-KEPT_CHUNKS = 16  # chunks whose keys the backward pass may hold at once, whatever the length
+KEPT_TILES = 16  # whose keys the backward pass may hold at once, whatever the length
 
 
 def quadratic_form(
@@ -170,68 +172,80 @@ def _pull_back_group(
     d_values = torch.zeros_like(values)
     d_keys = values.new_zeros(values.shape[0], chunks.query.shape[-1], values.shape[1])
     d_added = None if added is None else added.new_zeros(values.shape[:2])
-    for c, keys in _keys_seen_backwards(chunks):
-        score = scores(chunks, keys, c, shift, added)
+    for tile, keys in _keys_seen_backwards(chunks):
+        score = scores(chunks, keys, tile, shift, added)
         if shift:
-            score.sub_(units[:, c].unsqueeze(-1))
-        alpha = causal(readout(score))
-        reach = alpha.shape[-1]
-        d_values[:, :reach] += torch.bmm(alpha.mT, d_totals[:, c])
-        d_alpha = torch.bmm(d_totals[:, c], values[:, :reach].mT)
+            score.sub_(units[:, tile].flatten(1, 2).unsqueeze(-1))
+        alpha, d_total = causal(readout(score)), d_totals[:, tile].flatten(1, 2)
+        rows, reach = alpha.shape[-2:]
+        d_values[:, :reach] += torch.bmm(alpha.mT, d_total)
+        d_alpha = torch.bmm(d_total, values[:, :reach].mT)
         d_score = causal(readout.backward(d_alpha, score, alpha))
         if d_added is not None:
-            d_added[:, reach - size : reach] += d_score.sum(-1)
+            d_added[:, reach - rows : reach] += d_score.sum(-1)
             d_added[:, :reach] -= d_score.sum(-2)
-        _pull_back_scores(chunks, d_chunks, keys, d_keys, c, d_score)
+        _pull_back_scores(chunks, d_chunks, keys, d_keys, tile, d_score)
     if chunks.inside is None:
         d_chunks.key.copy_(d_keys.mT.unflatten(1, d_chunks.key.shape[1:3]))
     return d_chunks, d_values, d_added
 
 
-def _keys_seen_backwards(chunks: Chunks) -> Iterator[tuple[int, Float[Tensor, "g n r"]]]:
-    """`keys_seen` from the last chunk to the first.
+def _keys_seen_backwards(chunks: Chunks) -> Iterator[tuple[slice, Float[Tensor, "g c n r"]]]:
+    """`keys_seen` from the last tile to the first.
 
-    Keys change from chunk to chunk. They are stored for some chunks and recomputed for those in
+    Keys change from chunk to chunk. They are stored for some tiles and recomputed for those in
     between: storing all would take more memory than an L x L matrix.
     """
     if chunks.inside is None:
         yield from reversed(list(keys_seen(chunks)))
         return
-    count = chunks.query.shape[1]
-    stride = max(KEPT_CHUNKS, math.isqrt(count))
+    count, size = len(tiles_of(chunks)), chunks.query.shape[2]
+    stride = max(KEPT_TILES, math.isqrt(count))
     stored = [(0, chunks.key.new_empty(chunks.key.shape[0], chunks.key.shape[-1], 0))]
     if count > stride:
-        stored = [(c, keys.clone()) for c, keys in keys_seen(chunks) if c % stride == 0]
+        stored = [
+            (i, seen[:, 0, :, : tile.start * size].clone())
+            for i, (tile, seen) in enumerate(keys_seen(chunks))
+            if i % stride == 0
+        ]
     for first, past in reversed(stored):
-        between = keys_seen(chunks, first, first + stride, past)
-        yield from reversed([(c, keys.clone()) for c, keys in between])
+        yield from reversed(list(keys_seen(chunks, first, first + stride, past)))
 
 
 def _pull_back_scores(
     chunks: Chunks,
     d_chunks: Chunks,
-    keys: Float[Tensor, "g n r"],
+    keys: Float[Tensor, "g c n r"],
     d_keys: Float[Tensor, "g n t"],
-    c: int,
+    tile: slice,
     d_score: Float[Tensor, "g s j"],
 ) -> None:
     """Write one tile's gradients of query, key, inside and the carry into `d_chunks`.
 
-    On entry `d_keys` is the gradient of the keys as the next chunk sees them; on return, as this
-    chunk sees them.
+    On entry `d_keys` is the gradient of the keys as the next tile sees them; on return, as this
+    tile sees them.
     """
-    past = keys.shape[-1]
+    past, size = keys.shape[-1], chunks.query.shape[2]
+    d_score = d_score.unflatten(1, (-1, size))
     d_past = d_score[..., :past]
-    d_chunks.query[:, c] = torch.bmm(d_past, keys.mT)
-    if d_chunks.inside is not None:
-        d_chunks.inside[:, c] = d_score[..., past:]
-        d_chunks.key[:, c] = d_keys[..., past : past + d_score.shape[-2]].mT
-        d_end = d_keys[..., :past]
-        carrier = chunks.carrier(c)
-        for target, value in zip(
-            d_chunks.carrier(c), carry_gradients(keys, d_end, *carrier), strict=True
-        ):
-            if target is not None and value is not None:
-                target.copy_(value)
-        d_end.copy_(carry_adjoint(d_end, *carrier))
-    d_keys[..., :past] += torch.bmm(chunks.query[:, c].mT, d_past)
+    d_chunks.query[:, tile] = d_past @ keys.mT
+    d_seen = chunks.query[:, tile].mT @ d_past
+    if d_chunks.inside is None:
+        d_keys[..., :past] += d_seen.squeeze(1)
+        return
+    d_chunks.inside[:, tile] = own_blocks(d_score)
+    backwards = chunks.decay, None if chunks.matrix is None else chunks.matrix.mT
+    d_ends = torch.zeros_like(d_seen)  # of the keys at the end of each chunk
+    for c in reversed(range(tile.start, tile.stop)):
+        d_end, i = d_keys[..., : c * size], c - tile.start
+        d_ends[:, i, :, : c * size] = d_end
+        d_end.copy_(carry_and_add(d_end, d_seen[:, i, :, : c * size], *of_chunk(c, *backwards)))
+    d_own = d_keys[..., tile.start * size : tile.stop * size]
+    d_chunks.key[:, tile] = d_own.mT.unflatten(1, (-1, size))
+    targets, gradients = (
+        d_chunks.carrier(tile),
+        carry_gradients(keys, d_ends, *chunks.carrier(tile)),
+    )
+    for target, gradient in zip(targets, gradients, strict=True):
+        if target is not None and gradient is not None:
+            target.copy_(gradient)

@@ -1,4 +1,4 @@
-"""Coefficients in tiles that fit the cache: some heads, some steps i, all j <= i."""
+"""Coefficients in tiles: some heads, the steps i of some chunks, all j <= i."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -9,14 +9,9 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from coefdyn.mixer.forms.chunks import Chunks, carry, chunks_of_time, cut
+from coefdyn.mixer.forms.sizes import sizes_on
 from coefdyn.mixer.slots.readout import Readout
 from coefdyn.mixer.slots.transition import Transition
-
-ROWS = 32  # steps per tile
-# With a Householder a longer triangular solve would cost float32 digits. An a_t of any sign is
-# multiplied out for each pair of steps.
-ROWS_HOUSEHOLDER = 8
-TILE_ELEMENTS = 2**25  # scores per tile: memory stays small, and calls stay few
 
 
 class Inputs(NamedTuple):
@@ -55,23 +50,29 @@ def inputs_of(
 
 
 def tile_chunks(inputs: Inputs) -> Chunks:
-    """Chunks with as many steps as a tile has rows. Where A_t = I they have no scores `inside`: a
-    tile reads its own keys as it reads earlier ones, under a causal mask."""
+    """The chunks that tiles are made of. Where A_t = I they have no scores `inside`: a tile reads
+    its own keys as it reads earlier ones, under a causal mask."""
     q, k, transition = inputs.q, inputs.k, inputs.transition
-    plain = transition.direction is None and transition.factor is None
-    size = min(ROWS if plain else ROWS_HOUSEHOLDER, q.shape[1])
+    size = min(sizes_on(q.device).quadratic.of(transition), q.shape[1])
     if transition.is_identity:
-        return Chunks(cut(q, size), cut(k, size), None, None, None, None)
+        return Chunks(cut(q, size), cut(k, size), None, None, None)
     return chunks_of_time(q, k, transition, size)
+
+
+def tiles_of(chunks: Chunks) -> list[slice]:
+    """The chunks of each tile."""
+    count, size = chunks.query.shape[1:3]
+    width = max(1, sizes_on(chunks.query.device).rows // size)
+    return [slice(c, min(c + width, count)) for c in range(0, count, width)]
 
 
 def alpha_tiles(
     chunks: Chunks, readout: Readout, shift: bool, added: Float64[Tensor, "g r"] | None
 ) -> Iterator[tuple[Float[Tensor, "g s j"], Float[Tensor, "g s"] | None]]:
-    """Yield the coefficients of each chunk's rows. With `shift`, also yield their largest scores,
+    """Yield the coefficients of each tile's rows. With `shift`, also yield their largest scores,
     which are subtracted before phi."""
-    for c, keys in keys_seen(chunks):
-        score = scores(chunks, keys, c, shift, added)
+    for tile, keys in keys_seen(chunks):
+        score = scores(chunks, keys, tile, shift, added)
         unit = None
         if shift:
             unit = score.amax(-1)
@@ -104,43 +105,56 @@ def keys_seen(
     first: int = 0,
     last: int | None = None,
     past: Float[Tensor, "g n r"] | None = None,
-) -> Iterator[tuple[int, Float[Tensor, "g n r"]]]:
-    """Yield the chunks from `first` to `last`, each with the keys it reads: channels first, as they
-    are at the chunk's start. `past` are the keys that chunk `first` reads.
+) -> Iterator[tuple[slice, Float[Tensor, "g c n r"]]]:
+    """Yield the tiles from `first` to `last`, each with the keys as its chunks see them: at the
+    chunk's start, channels first, zero where a key comes later. `past` are the keys that the first
+    chunk of tile `first` sees.
 
-    Where A_t = I they include the chunk's own keys. All share one buffer: copy keys to keep them.
+    Where A_t = I all chunks of a tile see the same keys, and these include their own.
     """
+    size, tiles = chunks.query.shape[2], tiles_of(chunks)[first:last]
     keys = chunks.key.flatten(1, 2).mT.contiguous()
-    if past is not None:
-        keys[..., : past.shape[-1]] = past
-    size = chunks.query.shape[2]
-    for c in range(chunks.query.shape[1])[first:last]:
-        if chunks.inside is None:
-            yield c, keys[..., : (c + 1) * size]
-        else:
-            earlier = keys[..., : c * size]
-            yield c, earlier
-            earlier.copy_(carry(earlier, *chunks.carrier(c)))
+    if chunks.inside is None:
+        yield from ((tile, keys[..., : tile.stop * size].unsqueeze(1)) for tile in tiles)
+        return
+    state = keys[..., :0] if past is None else past
+    for tile in tiles:
+        seen = keys.new_zeros(len(keys), tile.stop - tile.start, keys.shape[1],
+                              (tile.stop - 1) * size)  # fmt: skip
+        for c in range(tile.start, tile.stop):
+            seen[:, c - tile.start, :, : c * size] = state
+            own = keys[..., c * size : (c + 1) * size]
+            state = torch.cat([carry(state, *chunks.carrier(c)), own], dim=-1)
+        yield tile, seen
 
 
 def scores(
     chunks: Chunks,
-    keys: Float[Tensor, "g n r"],
-    c: int,
+    keys: Float[Tensor, "g c n r"],
+    tile: slice,
     shift: bool,
     added: Float64[Tensor, "g t"] | None,
 ) -> Float[Tensor, "g s j"]:
-    """What chunk c reads of all keys up to its own. added_i - added_j is part of score_ij."""
-    score = torch.bmm(chunks.query[:, c], keys)
+    """What a tile reads of all keys up to its own. added_i - added_j is part of score_ij."""
+    score, size = chunks.query[:, tile] @ keys, chunks.query.shape[2]
     if chunks.inside is not None:
-        score = torch.cat([score, chunks.inside[:, c]], dim=-1)
+        score = F.pad(score, (0, size))
+        own_blocks(score).copy_(chunks.inside[:, tile])
+    score = score.flatten(1, 2)
     rows = score.shape[-2]
     if added is not None:
-        seen = F.pad(added, (0, -added.shape[1] % rows))[:, : score.shape[-1]]
+        seen = F.pad(added, (0, -added.shape[1] % size))[:, : score.shape[-1]]
         score += (seen[:, -rows:, None] - seen[:, None]).to(score.dtype)
     if shift:
         score[..., -rows:] += score.new_full((rows, rows), -torch.inf).triu(1)
     return score
+
+
+def own_blocks(score: Float[Tensor, "g c s j"]) -> Float[Tensor, "g c s s"]:
+    """The scores of each chunk's own keys, as a view: the last columns are those of the tile."""
+    count, size = score.shape[1:3]
+    blocks = score[..., -count * size :].unflatten(-1, (count, size))
+    return blocks.diagonal(dim1=1, dim2=3).movedim(-1, 1)
 
 
 def causal(tile: Float[Tensor, "g s j"]) -> Float[Tensor, "g s j"]:
@@ -156,6 +170,8 @@ def take_added(added: Float64[Tensor, "g t"] | None, heads: slice) -> Tensor | N
 def groups(q: Float[Tensor, "g t n"]) -> Iterator[slice]:
     """Slices of heads, each small enough for one tile of scores."""
     heads, length, _ = q.shape
-    step = max(1, TILE_ELEMENTS // (ROWS * length))
+    sizes = sizes_on(q.device)
+    rows = max(sizes.rows, sizes.quadratic.plain)  # of the largest tile
+    step = max(1, sizes.scores // (rows * length))
     for start in range(0, heads, step):
         yield slice(start, min(start + step, heads))

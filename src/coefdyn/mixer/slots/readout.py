@@ -21,6 +21,7 @@ class Readout(nn.Module):
     Traits, for which `None` and `False` mean "no":
     `polynomial`: the coefficients a_0, a_1, ... of phi(s) = sum_p a_p s^p;
     `nonnegative`: phi >= 0;
+    `lower_bound`: a number that a signed phi does not fall below;
     `homogeneous`: the degree d of phi(c s) = c^d phi(s) for c > 0;
     `exponential`: phi(s - m) = e^(-m) phi(s);
     `feature_map`: alpha is a product of features of q and h, on which phi is the identity;
@@ -29,6 +30,7 @@ class Readout(nn.Module):
 
     polynomial: tuple[float, ...] | None = None
     nonnegative = False
+    lower_bound: float | None = None
     homogeneous: int | None = None
     exponential = False
     compiled: str | None = None
@@ -177,6 +179,7 @@ class Silu(Readout):
     """phi(s) = s sigmoid(s): at least -0.279, near zero around 0 and for very negative s."""
 
     compiled = "silu"
+    lower_bound = -0.2785
 
     def forward(self, s: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
         return F.silu(s)
@@ -186,6 +189,7 @@ class Gelu(Readout):
     """phi(s) = s Phi(s), Phi the normal distribution function: at least -0.170."""
 
     compiled = "gelu"
+    lower_bound = -0.17
 
     def forward(self, s: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
         return F.gelu(s)
@@ -195,6 +199,7 @@ class Tanh(Readout):
     """phi(s) = tanh(s): in (-1, 1), near zero for |s| <= artanh(eps)."""
 
     compiled = "tanh"
+    lower_bound = -1.0
 
     def forward(self, s: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
         return torch.tanh(s)

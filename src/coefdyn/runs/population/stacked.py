@@ -1,10 +1,12 @@
 """Several models of one architecture, computed in one pass. Each has one vector of weights."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
@@ -30,6 +32,9 @@ class Stack:
         self.models, self.base = models, models[0].to(device)
         for mixer in mixers_of(self.base):
             mixer.may_use_adapters = False
+        for layer in self.base.modules():
+            if type(layer) is nn.Linear:
+                layer.forward = partial(_linear, layer)  # type: ignore[method-assign]
         self.names = [name for name, _ in self.base.named_parameters()]
         self.shapes = [parameter.shape for parameter in self.base.parameters()]
         rows = [parameters_to_vector(model.parameters()).detach() for model in models]
@@ -42,7 +47,13 @@ class Stack:
             yield {"params": [row], **own}
 
     def losses(self, batch: BySeed, rows: Sequence[int]) -> Tensor:
-        return self._over_members(self._loss, rows, *self._data(batch, rows))
+        inputs, targets = self._data(batch, rows)
+        logits = self._over_members(self._forward, rows, inputs)
+        targets = targets.expand(logits.shape[:3])
+        losses = F.cross_entropy(
+            logits.flatten(0, 2), targets.flatten(), ignore_index=IGNORE, reduction="none"
+        )
+        return losses.view(len(rows), -1).sum(1) / (targets != IGNORE).sum((1, 2))
 
     def test(self, batch: BySeed, rows: Sequence[int], scores: Sequence[Scores]) -> None:
         inputs, targets = self._data(batch, rows)
@@ -127,9 +138,49 @@ class Stack:
     def _forward(self, parts: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
         return functional_call(self.base, dict(parts), (inputs,))
 
-    def _loss(self, parts: Mapping[str, Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
-        logits = self._forward(parts, inputs)
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE)
+
+class Products(torch.autograd.Function):
+    """x W^T of every member. torch's own gradient of W has rows and columns exchanged, and would be
+    copied into place: one more launch for each layer."""
+
+    @staticmethod
+    def forward(x: Float[Tensor, "m r d"], weight: Float[Tensor, "m e d"]) -> Tensor:
+        return torch.bmm(x, weight.mT)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        x, weight = ctx.saved_tensors
+        return torch.bmm(grad, weight), torch.bmm(grad.mT, x)
+
+
+class MemberProduct(torch.autograd.Function):
+    """x W^T of one member, as `Products` under vmap."""
+
+    @staticmethod
+    def forward(x: Float[Tensor, "*b d"], weight: Float[Tensor, "e d"]) -> Float[Tensor, "*b e"]:
+        return x @ weight.mT
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        pass  # vmap is outermost: the gradient is that of `Products`
+
+    @staticmethod
+    def vmap(info: Any, dims: tuple[int | None, ...], *args: Tensor) -> tuple[Tensor, int]:
+        x, weight = (
+            part.expand(info.batch_size, *part.shape) if dim is None else part.movedim(dim, 0)
+            for part, dim in zip(args, dims, strict=True)
+        )
+        y = Products.apply(x.flatten(1, -2), weight)  # type: ignore[no-untyped-call]
+        return y.unflatten(1, x.shape[1:-1]), 0
+
+
+def _linear(layer: nn.Linear, x: Tensor) -> Tensor:
+    y = MemberProduct.apply(x, layer.weight)  # type: ignore[no-untyped-call]
+    return y if layer.bias is None else y + layer.bias
 
 
 def _joined(parts: Iterable[Tensor]) -> Tensor:
