@@ -90,6 +90,10 @@ report: setup ## Judge the paper's claims by the tables; leaves results/report/i
 doctor: setup ## Print what this machine can use (devices, kernels, packages), and why not the rest
 	$(BIN)/python scripts/doctor.py
 
+.PHONY: gpu-check
+gpu-check: setup ## Try and measure everything that a GPU would compute; leaves results/gpu/<device>.json to send us
+	$(BIN)/python scripts/doctor.py full=true
+
 .PHONY: references
 references: setup ## Fetch the sources that tests compare adapters of kernels with; not installed
 	mkdir -p .references
@@ -98,5 +102,5 @@ references: setup ## Fetch the sources that tests compare adapters of kernels wi
 	for f in .references/*.tar.gz; do tar -xzf $$f -C .references; done
 
 .PHONY: bench
-bench: setup ## Measure speed and memory against their bars (SUITE=mixer|calls|tasks|training|sweep|lengths|population|kernels|results|variance|zeros|coefficients)
+bench: setup ## Measure speed and memory against their bars (SUITE=mixer|calls|launches|tasks|training|sweep|lengths|population|kernels|results|variance|zeros|coefficients)
 	$(BIN)/python scripts/benchmark.py suite=$(or $(SUITE),mixer)

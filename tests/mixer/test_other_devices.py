@@ -20,7 +20,15 @@ from coefdyn.testing import check_forms
 from tests import designs
 
 # Operators that make the host wait for the device.
-WAITING = {"_local_scalar_dense", "item", "is_nonzero", "nonzero", "equal", "unique", "masked_select"}
+WAITING = {
+    "_local_scalar_dense",
+    "item",
+    "is_nonzero",
+    "nonzero",
+    "equal",
+    "unique",
+    "masked_select",
+}
 
 
 class OnlyMeta(TorchDispatchMode):
@@ -56,7 +64,7 @@ def test_covering_set_runs_without_the_host(evolution: str) -> None:
         mixer = designs.mixer(choice, torch.float32).to(META)
         mixer.may_use_adapters = False
         for form in designs.forms_of(mixer):
-            if form in ("compiled", "definition"):
+            if form not in ("quadratic", "linear"):
                 continue
             mixer.backend = form
             x = torch.zeros(2, 40, mixer.d_model, device=META, requires_grad=True)
@@ -90,10 +98,14 @@ def test_steps_at_paper_shape_take_few_launches(preset: str) -> None:
     assert launches(preset, MEMBERS) <= MOST_OF_MEMBERS * alone
 
 
-@pytest.mark.parametrize("choice", designs.some(), ids="-".join)
+# An exponential of growing keys overflows over 40 steps, even in float64.
+MODERATE = [choice for choice in designs.some() if choice[0::2] != ("exp_forget", "kernel_exp")]
+
+
+@pytest.mark.parametrize("choice", MODERATE, ids="-".join)
 def test_forms_equal_definition_with_the_sizes_of_a_gpu(
     choice: designs.Choice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Chunks and tiles as on other devices, the latter three chunks high."""
-    monkeypatch.setattr(sizes, "CPU", replace(sizes.ACCELERATOR, rows=48))
-    check_forms(designs.mixer(choice), 1, 70)
+    """Chunks as on other devices, and tiles of two of them."""
+    monkeypatch.setattr(sizes, "CPU", replace(sizes.ACCELERATOR, rows=32))
+    check_forms(designs.mixer(choice), 1, 40)

@@ -47,7 +47,7 @@ def launches(preset: str, members: int = 1) -> int:
         dtype=torch.int64, device=META,
     )  # fmt: skip
     loss = _loss(config, tokens, members)
-    with Counting() as counter:
+    with Counting() as counter:  # type: ignore[no-untyped-call]
         loss().backward()
     return counter.working + _optimizer_calls(config, members)
 

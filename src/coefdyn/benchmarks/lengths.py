@@ -65,6 +65,15 @@ def _added(path: Path, table: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([before, table.assign(process=int(before["process"].max()) + 1)])
 
 
+def time_of(
+    mixer: SequenceMixer, length: int, device: torch.device, half: torch.dtype | None
+) -> float:
+    """Median milliseconds of a pass forward and backward, under autocast to `half`."""
+    x = torch.randn(1, length, mixer.d_model, device=device)
+    with torch.autocast(device.type, half, enabled=half is not None):
+        return interleaved_medians({"": partial(_forward_and_backward, mixer, x)}, 3)[""]
+
+
 def _forward_and_backward(mixer: SequenceMixer, x: torch.Tensor) -> None:
     mixer.zero_grad()
     mixer(x).sum().backward()

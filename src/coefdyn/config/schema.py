@@ -65,7 +65,7 @@ class Devices:
     threads: Count | None
     accumulate: Count
     recompute: bool
-    compile: bool
+    compile: bool | Literal["auto"]
 
 
 @dataclass(frozen=True)
@@ -198,6 +198,9 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Doctor:
+    full: bool
+    parts: list[str] | None
+    paths: Results
     format: Format
 
 
@@ -287,6 +290,8 @@ def _words(hint: Any) -> str:
     if get_origin(hint) is list:
         plural = {int: "whole numbers", float: "numbers", str: "words"}
         return f"a list of {plural[get_args(hint)[0]]}"
+    if get_origin(hint) is Literal:
+        return " or ".join(get_args(hint))
     words = WORDS.get(_plain(hint), "a section of the configuration")
     limits = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     words = "a number" if limits and _plain(hint) is float else words

@@ -92,7 +92,7 @@ class SequenceMixer(nn.Module):
             if form in ADAPTERS:
                 y = ADAPTERS[form](self.design, projected, half)
             else:
-                y = self._own(form)(projected)
+                y = self._form_called(form)(projected)
         return rearrange(y, "b h t p -> b t (h p)").to(x.dtype)
 
     def step(
@@ -228,26 +228,32 @@ class SequenceMixer(nn.Module):
         training = self.training and torch.is_grad_enabled()
         if name in self.trials and not training:
             return self.trials[name]
-        subject = trial.Subject(
-            self.design, self.projected, dict(self.named_parameters()), self.n_heads,
-            (x.shape[0], x.shape[1], x.shape[2]), self.project.weight, half,
-        )  # fmt: skip
+        subject = self.subject((x.shape[0], x.shape[1], x.shape[2]), half)
         with full_precision(x.device):
-            outcome = trial.outcome_of(
-                ADAPTERS[name], subject, self._own(self._own_form(x.shape[1]))
-            )
+            outcome = trial.outcome_of(ADAPTERS[name], subject, self.own_form(x.shape[1]))
         if outcome != self.trials.get(name) and outcome.reason is not None:
             log.warning("%s is not used: %s", name, outcome.reason)
         self.trials[name] = outcome
         return outcome
 
-    def _own(self, form: str) -> Callable[[Projected], Tensor]:
+    def subject(self, shape: tuple[int, int, int], half: torch.dtype | None) -> trial.Subject:
+        """What a kernel would be tried on, for inputs of this shape."""
+        return trial.Subject(
+            self.design, self.projected, dict(self.named_parameters()), self.n_heads, shape,
+            self.project.weight, half,
+        )  # fmt: skip
+
+    def own_form(self, length: int) -> Callable[[Projected], Tensor]:
+        """The form that computes the design where no kernel does."""
+        return self._form_called(self._own_form(length))
+
+    def _form_called(self, name: str) -> Callable[[Projected], Tensor]:
         return {
             "quadratic": self.design.quadratic,
             "linear": self.design.linear,
             "compiled": self.design.compiled,
             "definition": self.design.definition,
-        }[form]
+        }[name]
 
 
 def _full_precision(x: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from coefdyn.errors import ConfigError
-from coefdyn.paper import experiment_of, experiments
+from coefdyn.paper import experiment_of, experiments, measured
 from coefdyn.paper.forest import deciding, drawing, level_of, numbers
 from coefdyn.paper.sections import SECTIONS, Section
 from coefdyn.paper.space import architectures
@@ -65,6 +65,9 @@ def page(folders: Sequence[TableFolder]) -> str:
         figures = "\n".join(_figure(folder, experiment) for folder, experiment in unplaced)
         sections.append(f'<section id="others"><h2>Other experiments</h2>{figures}</section>')
         contents.append(("others", "Other experiments"))
+    if on_gpus := measured.section(folders[0].results):
+        sections.append(on_gpus)
+        contents.append(("measured", "Measured on"))
     return Template(TEMPLATE.read_text()).substitute(
         counts=_counts(verdicts),
         forest=_forest(verdicts),

@@ -21,6 +21,7 @@ from coefdyn.model.model import SequenceModel, blocks_of, mixers_of
 from coefdyn.runs.archive import already_recorded, folder_of, record_of
 from coefdyn.runs.batches import Resumable
 from coefdyn.runs.checkpoint import KeepProgress, RunFiles, StoppedByUserError, steps_of
+from coefdyn.runs.compiling import compile_blocks, compile_if_faster
 from coefdyn.runs.learner import Alone, Learner
 from coefdyn.runs.lock import Lock, LostLockError, locked
 from coefdyn.runs.loggers import Loggers
@@ -142,10 +143,11 @@ def _train(job: Job) -> Record | None:
     setup, first = job.setup, job.setup.processes.first
     model, devices = setup.model, setup.trainer.devices
     model.recompute = devices.recompute
-    if devices.compile:
-        for block in model.blocks:
-            block.compile()
     learner = Alone(model, setup.config.settings.model.vocab_size)
+    if devices.compile == "auto":
+        job.progress.sessions[-1]["device"]["compiled"] = _try_compiling(setup, learner)
+    elif devices.compile:
+        compile_blocks(model)
     test = setup.data.test_batches(setup.test_batch_size, setup.device, setup.processes)
     record = None
     job.loggers = Loggers(setup.loggers if first else [], setup.config, job.directory)
@@ -164,6 +166,18 @@ def _train(job: Job) -> Record | None:
         raise
     finally:
         job.loggers.end(record)
+
+
+def _try_compiling(setup: Setup, learner: Alone) -> dict[str, Any]:
+    """Compile the model's blocks if that pays, tried on a training batch."""
+    setup.model.to(setup.device)
+    batch = next(iter(setup.training_batches()))
+
+    def loss() -> torch.Tensor:
+        with autocast(setup.trainer, setup.device):
+            return learner.losses(batch, [0])
+
+    return compile_if_faster(setup.model, loss)
 
 
 def fit(

@@ -8,6 +8,7 @@ used: at the shape of the run, and at another batch size on the other side of 10
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.metadata import packages_distributions, version
 from statistics import median
 
@@ -84,7 +85,7 @@ def key_of(adapter: Adapter, subject: Subject) -> str:
     feature_map = design.readout.feature_map
     batch, length, width = subject.shape
     package = adapter.module.partition(".")[0]
-    versions = {name: version(name) for name in packages_distributions().get(package, [])}
+    versions = {name: version(name) for name in _distributions().get(package, [])}
     parts = (
         adapter.name,
         *(type(slot).__name__ for slot in slots),
@@ -97,6 +98,12 @@ def key_of(adapter: Adapter, subject: Subject) -> str:
         *(f"{name} {number}" for name, number in {"torch": torch.__version__, **versions}.items()),
     )
     return ", ".join(parts)
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    """The packages that each module belongs to. Looking takes a second."""
+    return packages_distributions()
 
 
 def tried(adapter: Adapter, subject: Subject, otherwise: Compute) -> Outcome:
