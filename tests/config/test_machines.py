@@ -15,7 +15,7 @@ from coefdyn.config.multirun import multirun, sweep_points
 from coefdyn.config.plugins import options
 from coefdyn.config.schema import Sweep
 from tests.config.composed import composed
-from tests.docs.pages import ROOT
+from tests.docs.pages import ROOT, blocks_of
 
 MACHINES, EXPERIMENTS = options("machine"), options("experiment")
 SMALL = ["scale=smoke", "task=noisy_recall"]
@@ -196,7 +196,8 @@ def plugin(tmp_path: Path) -> Path:
 
 
 def write(plugin: Path, text: str) -> list[str]:
-    (plugin / "conf" / "machine" / "ours.yaml").write_text(f"# @package _global_\n{text}")
+    text = text if "@package" in text else f"# @package _global_\n{text}"
+    (plugin / "conf" / "machine" / "ours.yaml").write_text(text)
     return [*SMALL, f"plugins=[{plugin}]", "machine=ours"]
 
 
@@ -210,6 +211,7 @@ def write(plugin: Path, text: str) -> list[str]:
         ("sweep: 3", ["machine=ours", "3 is no section with keys"]),
         ("sweep: []", ["machine=ours", "[] is no section with keys"]),
         ("jobs: 2", ["does not know: jobs"]),
+        ("# A machine\n# @package _global_\nsweep: {jobs: 2}", ["must begin with the line # @pac"]),
     ],
 )
 def test_a_file_with_an_unknown_key_or_a_wrong_value_is_refused(
@@ -236,3 +238,11 @@ sweep:
     assert keys.slurm.extra == ["--qos=a,b", "--x"]
     assert (keys.where, keys.slurm.pack) == ("slurm", 16)  # inherited
     assert compose(given).choices["trainer"] == "cuda"
+
+
+def test_the_cluster_of_the_docs_is_one(plugin: Path) -> None:
+    blocks = [block.text for block in blocks_of(ROOT / "docs" / "sweeps.md")]
+    (text,) = [block for block in blocks if "our_cluster.yaml" in block]
+    keys = keys_of_a_sweep(*write(plugin, text)).slurm
+    assert (keys.partition, keys.account, keys.gpus) == ("gpu", "our_group", 1)
+    assert keys.extra == ["--constraint=a100"]

@@ -25,6 +25,8 @@ def sweep_keys(arguments: Sequence[str]) -> list[str]:
         raise ConfigError(f"{choice}: a sweep takes one machine; start one after the other")
     plugins = [a for a in arguments if a.startswith("plugins=")]
     values: Any = OmegaConf.to_container(composed([choice, *plugins], "train"))
+    if "machine" in values:  # Hydra has put the keys of the file there
+        raise ConfigError(f"{choice}: its file must begin with the line # @package _global_")
     section = {} if values.get(FOR_SWEEPS) is None else values[FOR_SWEEPS]
     try:
         if not isinstance(section, Mapping):
