@@ -28,7 +28,8 @@ MARKS = {"": "runs", "gpu": "planned", "cluster": "planned", "network": "parsed"
 def small(line: str) -> str:
     """The same command at a size for tests, with what a cluster would do only planned."""
     line = re.sub(r"scale=(lite|paper)", "scale=smoke", line.partition("  #")[0].strip())
-    return line.replace("action=submit", "action=plan").replace("trainer=cuda", "trainer=cpu")
+    line = line.replace("trainer=cuda", "trainer=cpu").replace("machine=one_gpu", "machine=laptop")
+    return line.replace("action=submit", "action=plan")
 
 
 def arguments_of(line: str) -> list[str]:

@@ -4,6 +4,7 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,7 @@ from coefdyn.cli import main
 from coefdyn.cli import sweep as command
 from coefdyn.config.grid import PlannedRun
 from coefdyn.errors import ConfigError
+from coefdyn.paper import decide
 from coefdyn.paper.decide import LOOKS, Decision, Ending
 from coefdyn.paper.verdicts import judge
 from coefdyn.results.rounds import PILOT, point_of
@@ -202,3 +204,15 @@ def test_another_design_than_the_experiment_s_is_not_decided(tmp_path: Path) -> 
     other = [*GRID, f"paths.results={tmp_path}", "reading=no_post_norm"]
     with pytest.raises(ConfigError, match="as its file has it, not with reading=no_post_norm"):
         Decision(other, tmp_path, "smoke")
+
+
+@pytest.mark.parametrize("where", ["machine=slurm", "trainer=cuda", "trainer.precision=fp32"])
+def test_where_and_how_runs_are_trained_is_no_other_design(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gets as far as to look for pilots, of which this planner has none."""
+    monkeypatch.setattr(decide, "Planner", lambda _: SimpleNamespace(declared=[]))
+    with pytest.raises(ConfigError, match="has no pilots"):
+        Decision([*GRID, where], tmp_path, "smoke")
+    with pytest.raises(ConfigError, match="not with model=gla"):
+        Decision([*GRID, where, "model=gla"], tmp_path, "smoke")

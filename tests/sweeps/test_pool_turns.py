@@ -9,6 +9,7 @@ from collections.abc import Callable
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -239,3 +240,51 @@ def test_each_worker_sees_one_gpu_and_its_share_of_the_cores(
             assert os.environ["OMP_NUM_THREADS"] == "2"
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "4,6"
     assert "OMP_NUM_THREADS" not in os.environ
+
+
+class NotStarted(MadeUpProcess):
+    """Notes which GPU it would see."""
+
+    def __init__(self, gpus: list[str | None]) -> None:
+        super().__init__()
+        self.gpus = gpus
+
+    def start(self) -> None:
+        self.gpus.append(os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+@pytest.mark.parametrize(
+    ("devices", "named", "jobs", "seen"),
+    [
+        (8, None, 16, 2 * [str(gpu) for gpu in range(8)]),  # two workers on each
+        (8, None, 3, ["0", "1", "2"]),
+        (2, None, 5, ["0", "1", "0", "1", "0"]),
+        (8, "3, 5", 4, ["3", "5", "3", "5"]),  # only those that the user allows
+        (8, "MIG-1,MIG-2", 2, ["MIG-1", "MIG-2"]),
+        (8, "6", 2, ["6", "6"]),
+        (8, "", 2, ["", ""]),  # the user allows none
+        (1, None, 2, [None, None]),
+        (0, None, 2, [None, None]),
+    ],
+)
+def test_workers_are_spread_over_the_gpus(
+    devices: int,
+    named: str | None,
+    jobs: int,
+    seen: list[str | None],
+    pool: MadeUpPool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pools.torch.cuda, "device_count", lambda: devices)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if named is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
+    gpus: list[str | None] = []
+    spawn = SimpleNamespace(Pipe=Pipe, Process=lambda **_: NotStarted(gpus))
+    monkeypatch.setattr(pools, "mp", SimpleNamespace(get_context=lambda _: spawn))
+    real = _Pool(deque(), pool.progress)
+    real.start(jobs)
+    assert gpus == seen
+    real._new_worker(1)  # in place of one that died
+    assert gpus[-1] == seen[1]
+    assert os.environ.get("CUDA_VISIBLE_DEVICES") == named

@@ -66,6 +66,23 @@ def test_a_submission_splits_arrays_and_quotes_paths(
     assert [run.run_id for run in runs] == [run.run_id for run in plan(grid)]
 
 
+def test_a_machine_fills_a_submission_in(
+    tmp_path: Path, fake: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One word for the GPU, the packing and the trainer; what is typed wins."""
+    grid = ["scale=smoke", "seed=range(0,20)", f"paths.results={tmp_path}", "machine=slurm"]
+    assert main([*grid, "slurm.partition=gpu", "slurm.mem=32G", "action=submit"]) == 0
+    assert "20 runs in 2 jobs" in capsys.readouterr().out
+    (call,) = [c for c in (fake / "calls.txt").read_text().split("sbatch|") if "--array" in c]
+    for option in ("--partition=gpu", "--gpus=1", "--cpus-per-task=4", "--mem=32G", "--array=0-1"):
+        assert option in call.split("|")
+    (directory,) = (tmp_path / "slurm").iterdir()
+    assert (directory / "jobs-0.sh").read_text().rstrip().endswith("manifest.json 0 16 2 60")
+    runs = read_manifest(directory / "manifest.json")
+    assert {run.choices["trainer"] for run in runs} == {"cuda"}
+    assert {run.config.settings.population.mode for run in runs} == {"auto"}
+
+
 def test_what_is_queued_is_not_sent_again(
     tmp_path: Path, fake: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,10 +14,15 @@ from coefdyn.errors import ConfigError
 T = TypeVar("T")
 
 
-def own_keys(kind: type[T], name: str, arguments: Sequence[str]) -> tuple[T, list[str]]:
-    """The keys of conf/<name>.yaml as their dataclass, and the other arguments."""
+def own_keys(
+    kind: type[T], name: str, arguments: Sequence[str], defaults: Sequence[str] = ()
+) -> tuple[T, list[str]]:
+    """The keys of conf/<name>.yaml as their dataclass, and the other arguments.
+
+    `defaults` are overrides in place of the file's values; the arguments win over them.
+    """
     own = [a for a in arguments if _is_key(kind, a.partition("=")[0])]
-    keys = read(kind, compose(own, name).values)
+    keys = read(kind, compose([*defaults, *own], name).values)
     return keys, [a for a in arguments if a not in own]
 
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from coefdyn.cli.keys import console, own_keys
 from coefdyn.config.grid import PlannedRun, Planner, differences
+from coefdyn.config.machine import sweep_keys
 from coefdyn.config.schema import Sweep
 from coefdyn.errors import ConfigError
 from coefdyn.results.rounds import Known, known_runs, recorded_too
@@ -25,7 +26,7 @@ from coefdyn.sweeps.state import State, count, epochs, last_error, state, unfini
 
 def run(arguments: Sequence[str]) -> int:
     """Exit code: 0 for plan and submit; for run and status 1 unless every run is recorded."""
-    keys, rest = own_keys(Sweep, "sweep", arguments)
+    keys, rest = own_keys(Sweep, "sweep", arguments, sweep_keys(arguments))
     planner = Planner(rest)
     known = known_runs(planner)
     runs = known.runs

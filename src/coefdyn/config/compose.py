@@ -14,7 +14,7 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf import MISSING, DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from coefdyn.config.identity import OF_A_LAYER, run_id
@@ -33,6 +33,7 @@ from coefdyn.errors import ConfigError
 
 SHARED = ("vocab_size", "max_length", "d_model", "n_state", "d_value", "n_heads", "n_layers",
           "d_mlp", "factor", "base")  # fmt: skip
+FOR_SWEEPS = "sweep"  # the section of a file of conf/machine that has keys of `coefdyn sweep`
 VERBATIM = ("paths.results=", "paths.data=")  # taken literally: a path may contain # or ,
 
 
@@ -165,8 +166,8 @@ def for_hydra(arguments: Sequence[str], name: str) -> list[str]:
     plugins = plugins_of(arguments) if name == "train" else ()
     ready = [verbatim(a) for a in arguments if not a.startswith("plugins=")]
     if plugins:
-        places = ",".join(_quoted(f"file://{p}") for p in conf_directories(plugins)[1:])
-        names = ",".join(map(_quoted, plugins))
+        places = ",".join(quoted(f"file://{p}") for p in conf_directories(plugins)[1:])
+        names = ",".join(map(quoted, plugins))
         first = next((i for i, a in enumerate(ready) if "=" in a), len(ready))
         ready[first:first] = [f"hydra.searchpath=[{places}]", f"++plugins=[{names}]"]
     return ready
@@ -176,10 +177,10 @@ def verbatim(override: str) -> str:
     """The override; the path in one of `VERBATIM` is quoted, so that Hydra takes it literally."""
     key, _, value = override.partition("=")
     plain = override.startswith(VERBATIM) and "${" not in value and value[:1] not in ("'", '"')
-    return f"{key}={_quoted(value)}" if plain and value not in ("", "null") else override
+    return f"{key}={quoted(value)}" if plain and value not in ("", "null") else override
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """A quoted string for Hydra, where a backslash escapes a quote, and itself before a quote."""
     return "'" + text.replace("\\'", "\\\\'").replace("'", "\\'") + "'"
 
@@ -199,10 +200,15 @@ def draft(overrides: Sequence[str] = (), name: str = "train") -> Draft:
 def _draft(overrides: tuple[str, ...], name: str, _: tuple[tuple[Path, int], ...]) -> Draft:
     values = composed(overrides, name)
     choices = plain_choices(values.hydra)
-    OmegaConf.set_struct(values, False)
-    del values["hydra"]
-    OmegaConf.set_struct(values, True)
-    return Draft(values, choices)
+    return Draft(of_a_run(values), choices)
+
+
+def of_a_run(values: DictConfig) -> DictConfig:
+    """The values without the sections that are for Hydra and, in conf/machine, for sweeps."""
+    with open_dict(values):
+        for section in ("hydra", FOR_SWEEPS):
+            values.pop(section, None)
+    return values
 
 
 def plain_choices(hydra_node: Any) -> dict[str, str]:

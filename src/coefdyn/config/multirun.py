@@ -19,6 +19,7 @@ from coefdyn.config.compose import (
     check_keys,
     composed,
     for_hydra,
+    of_a_run,
     one_sentence_errors,
     plain_choices,
     verbatim,
@@ -93,7 +94,7 @@ def multirun(arguments: Sequence[str], run: Callable[[Config], int], name: str =
     def each(values: DictConfig) -> None:
         try:
             about = HydraConfig.get()
-            config = Draft(values, plain_choices(about)).with_values([])
+            config = Draft(of_a_run(values), plain_choices(about)).with_values([])
             codes.append(run(replace(config, overrides=tuple(about.overrides.task))))
             if codes[-1] > 128:  # a signal asked to end, which stops all runs
                 sys.exit(codes[-1])

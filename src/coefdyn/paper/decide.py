@@ -33,8 +33,8 @@ from coefdyn.sweeps.state import unfinished
 
 OPEN = ("inconclusive", "not enough runs")
 # Overrides that change neither design nor task.
-OF_THE_RUNS = ("scale=", "seed=", "grid.", "paths.", "trainer.", "optimizer.", "population.",
-               "logger", "plugins=", "check=")  # fmt: skip
+OF_THE_RUNS = ("scale=", "seed=", "grid.", "paths.", "trainer", "optimizer.", "population.",
+               "logger", "plugins=", "check=", "machine=")  # fmt: skip
 
 Work = Callable[[list[PlannedRun]], bool]  # does these runs; False if they are not done yet
 

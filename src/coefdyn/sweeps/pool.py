@@ -200,14 +200,20 @@ def _threads(jobs: int) -> int:
     return int(threads) if threads.isdigit() else max(1, cores() // jobs)
 
 
+def _gpus() -> list[str]:
+    """The GPUs to use, as CUDA_VISIBLE_DEVICES names them: its own, or all of the machine."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is None:
+        return [str(index) for index in range(torch.cuda.device_count())]
+    return [name.strip() for name in named.split(",") if name.strip()]
+
+
 @contextlib.contextmanager
 def _environment(number: int, jobs: int) -> Iterator[None]:
     """Set the environment for a new worker: its share of the cores, and one of several GPUs."""
     before = dict(os.environ)
     os.environ.setdefault("OMP_NUM_THREADS", str(_threads(jobs)))
-    gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    if gpus == [""]:
-        gpus = [str(index) for index in range(torch.cuda.device_count())]
+    gpus = _gpus()
     if len(gpus) > 1:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpus[number % len(gpus)]
     try:
