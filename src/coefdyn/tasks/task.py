@@ -48,7 +48,14 @@ class Task:
 
     def settings(self) -> dict[str, Any]:
         """The arguments of the constructor, each of which a task keeps under its own name."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        names = inspect.signature(type(self)).parameters
+        lost = [name for name in names if not hasattr(self, name)]
+        if lost:
+            raise ValueError(
+                f"{type(self).__name__} cannot be built again at another length: it keeps no "
+                f"{', '.join(lost)}; keep each argument under its own name, or override at_length"
+            )
+        return {name: getattr(self, name) for name in names}
 
     def at_length(self, seq_len: int) -> "Task":
         """The same task with longer or shorter sequences.
@@ -70,6 +77,13 @@ class Task:
     def ceiling(self, train: Examples, test: Examples) -> float:
         """The best accuracy on `test` that can be learned from `train`."""
         return 1.0
+
+    def gaps(self, examples: Examples) -> Int64[ndarray, "b t"] | None:
+        """How many steps before each scored target the key that it asks for was last shown.
+
+        None of a task in which there is no such key. Other places hold any number.
+        """
+        return None
 
     def generate(self, split: Split, seed: int) -> Examples:
         return self.draw(self.count(split), split, np.random.default_rng([seed, STREAMS[split]]))

@@ -26,6 +26,11 @@ class Copy(Task):
     def chance(self) -> float:
         return 1 / (self.vocab_size - 2)
 
+    def gaps(self, examples: Examples) -> Int64[ndarray, "b t"]:
+        """A symbol is copied as many steps after it as the string has symbols."""
+        separator = examples.inputs == self.vocab_size - 1
+        return np.broadcast_to(separator.argmax(1)[:, None], separator.shape)
+
     def draw(self, count: int, split: Split, rng: np.random.Generator) -> Examples:
         longest = self.seq_len // 2
         symbols = rng.integers(self.vocab_size - 2, size=(count, longest))

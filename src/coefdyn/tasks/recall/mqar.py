@@ -65,6 +65,14 @@ class Mqar(Task):
         """That of guessing among all values."""
         return 1 / (self.vocab_size - self.vocab_size // 2)
 
+    def gaps(self, examples: Examples) -> Int64[ndarray, "b t"]:
+        """From a question back to its key among the pairs of a test."""
+        inputs, gaps = examples.inputs, np.zeros_like(examples.inputs)
+        row, place = np.nonzero(examples.targets != IGNORE)
+        keys = inputs[row, : 2 * self.num_kv_pairs : 2]
+        gaps[row, place] = place - 2 * (keys == inputs[row, place][:, None]).argmax(1)
+        return gaps
+
     def draw(self, count: int, split: Split, rng: np.random.Generator) -> Examples:
         mix = self.mix if split == "train" else [(self.num_kv_pairs, self.seq_len)]
         bounds = [count * part // len(mix) for part in range(len(mix) + 1)]

@@ -42,6 +42,12 @@ class FlipFlop(Task):
     def chance(self) -> float:
         return 1 / 2
 
+    def gaps(self, examples: Examples) -> Int64[ndarray, "b t"]:
+        """From a read back to the last write."""
+        instructions = examples.inputs[:, ::2]
+        since = np.arange(instructions.shape[1]) - last_write(instructions)
+        return np.repeat(2 * since, 2, axis=1)
+
     def draw(self, count: int, split: Split, rng: np.random.Generator) -> Examples:
         pairs = self.seq_len // 2
         share = (1 - self.p_ignore) / 2
