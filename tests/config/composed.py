@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from coefdyn.config.compose import Config, compose
 
 # Overrides -> run_id, as the first version that wrote it did: every preset at scale=smoke, every
-# task of MAD at scale=paper, and others.
+# generated task at scale=paper, and others.
 IDS: dict[str, str] = json.loads((Path(__file__).parents[1] / "assets" / "ids.json").read_text())
 
 

@@ -79,12 +79,12 @@ def section(task: Row, model: Sizes, rates: tuple[float, float], *trainer: int) 
     }
 
 
-def lite(*trainer: int, **task: float) -> Row:
+def lite(*trainer: int, **task: Any) -> Row:
     counts = {"num_train": 3200, "num_test": 640}
     return section(counts | task, sizes(32, 4, 64), (3e-3, 0.0), *trainer)
 
 
-def smoke(**task: float) -> Row:
+def smoke(**task: Any) -> Row:
     counts = {"num_train": 32, "num_test": 16}
     return section(counts | task, sizes(16, 2, 16), (5e-3, 0.0), 2, 16, 1)
 
@@ -104,6 +104,15 @@ SCALES: dict[str, dict[str, Any]] = {
         ),
         "in_context_recall": lite(20, 64, 2, vocab_size=12, seq_len=32),
         "compression": lite(40, 64, 4, vocab_size=8, seq_len=12),
+        "parity": lite(40, 64, 4, seq_len=32, num_train=12800),
+        "modular_arithmetic": lite(40, 64, 4, seq_len=32, num_train=12800),
+        "group_word": lite(40, 64, 4, seq_len=32, num_train=12800),
+        "flip_flop": lite(40, 64, 4, seq_len=64),
+        "mqar": lite(
+            40, 64, 4, vocab_size=128, seq_len=64, num_kv_pairs=8, num_train=12800,
+            train_mix=[[2, 16], [4, 32], [8, 64]],
+        ),
+        "copy": lite(40, 64, 4, vocab_size=16, seq_len=64, num_train=12800),
         "wikitext103": section(
             {"corpus": "wikitext2", "seq_len": 128, "epoch_steps": 20},
             sizes(64, 4, 128), (3e-3, 0.1), 20, 16, 20,
@@ -117,6 +126,12 @@ SCALES: dict[str, dict[str, Any]] = {
         "fuzzy_recall": smoke(vocab_size=9, seq_len=18, k_motif_size=2, v_motif_size=2),
         "in_context_recall": smoke(vocab_size=8, seq_len=16),
         "compression": smoke(vocab_size=8, seq_len=8),
+        "parity": smoke(seq_len=16),
+        "modular_arithmetic": smoke(seq_len=16),
+        "group_word": smoke(seq_len=16),
+        "flip_flop": smoke(seq_len=16),
+        "mqar": smoke(vocab_size=16, seq_len=16, num_kv_pairs=3, train_mix=[[2, 8], [3, 16]]),
+        "copy": smoke(vocab_size=8, seq_len=16),
         "wikitext103": section(
             {"corpus": "smoke", "seq_len": 16, "epoch_steps": 2},
             sizes(16, 2, 16), (5e-3, 0.1), 2, 2, 1,

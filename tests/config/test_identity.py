@@ -106,6 +106,8 @@ LOOKED_AT = (
     "task=memorization scale=paper",
     "task=fuzzy_recall scale=paper",
     "task=selective_copying scale=paper",
+    "task=mqar scale=paper",
+    "task=group_word scale=paper",
 )
 
 

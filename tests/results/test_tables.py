@@ -68,6 +68,28 @@ def test_a_row_says_what_its_run_was_and_what_it_did() -> None:
     }  # fmt: skip
 
 
+def test_final_tests_are_columns_where_some_run_has_them() -> None:
+    """No axis of the points, but a mean over seeds. A run without one has a blank."""
+    runs = [planned("a", seed=0), planned("b", seed=1), planned("c", seed=2)]
+    records = {name: recorded(name, 0.5) for name in "abc"}
+    for name, accuracies in {"a": {"64": 0.2, "gap4": 0.5}, "b": {"64": 0.4}}.items():
+        found = {f"test/accuracy@{test}": accuracy for test, accuracy in accuracies.items()}
+        records[name] = recorded(name, 0.5, metrics=records[name].metrics | found)
+    table = run_table(runs, records)
+    place = list(table.columns).index("loss") + 1
+    assert list(table.columns)[place : place + 2] == ["accuracy@64", "accuracy@gap4"]
+    assert [name for name in table if "@" not in name] == RUN_COLUMNS
+    assert table["accuracy@64"].tolist()[:2] == [0.2, 0.4]
+    assert table["accuracy@64"].isna().tolist() == [False, False, True]
+    points = point_table(table)
+    assert len(points) == 1
+    assert [name for name in points if "@" not in name] == POINT_COLUMNS
+    assert points["accuracy@64"].tolist() == pytest.approx([0.3])
+    assert points["accuracy@gap4"].tolist() == pytest.approx([0.5])
+    curves = curve_table(table, records)
+    assert list(curves.columns) == CURVE_COLUMNS
+
+
 def test_zeros_are_those_of_the_worst_step_of_the_worst_head() -> None:
     for accuracy, most in ((0.2, 2.0), (0.5, 4.5)):  # in the first layer, in the second
         table = run_table([planned("a")], {"a": recorded("a", accuracy)})

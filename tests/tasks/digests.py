@@ -16,7 +16,7 @@ from coefdyn.tasks.source import load
 from coefdyn.tasks.task import Split
 
 DIGESTS = Path(__file__).parents[1] / "assets" / "data.json"
-MAD = [name for name in options("task") if name != "wikitext103"]
+GENERATED = [name for name in options("task") if name != "wikitext103"]
 SPLITS: tuple[Split, ...] = ("train", "test")
 SEEDS = (0, 1)
 
@@ -36,7 +36,7 @@ def digests(name: str) -> dict[str, list[str]]:
 
 
 def main() -> int:
-    DIGESTS.write_text(json.dumps({name: digests(name) for name in MAD}, indent=1) + "\n")
+    DIGESTS.write_text(json.dumps({name: digests(name) for name in GENERATED}, indent=1) + "\n")
     return 0
 
 

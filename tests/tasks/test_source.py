@@ -14,6 +14,7 @@ from coefdyn.tasks.mad.memorization import Memorization
 from coefdyn.tasks.mad.selective_copying import SelectiveCopying
 from coefdyn.tasks.source import identity, load
 from coefdyn.tasks.task import IGNORE, Examples, Split
+from tests.tasks.makers import parity
 
 TASK = SelectiveCopying(vocab_size=8, seq_len=16, num_tokens_to_copy=4, num_train=6, num_test=5)
 
@@ -90,6 +91,11 @@ def test_an_unknown_source_names_the_choices() -> None:
 def test_mad_lab_without_its_checkout_says_where_to_get_it() -> None:
     with pytest.raises(ConfigError, match="PYTHONPATH"):
         load(TASK, "train", 0, "mad_lab")
+
+
+def test_mad_lab_has_only_its_own_tasks() -> None:
+    with pytest.raises(ConfigError, match=r"mad_lab has no Parity.*; use task.source=native"):
+        load(parity(), "train", 0, "mad_lab")
 
 
 def test_mad_lab_calls_the_original_with_our_settings(monkeypatch: pytest.MonkeyPatch) -> None:

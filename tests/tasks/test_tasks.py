@@ -1,13 +1,12 @@
 """Each fact about the MAD tasks on thousands of sequences, and agreement with plain loops."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
 from coefdyn.tasks.mad.memorization import Memorization
-from coefdyn.tasks.task import IGNORE, Examples
+from coefdyn.tasks.task import IGNORE
 from tests.tasks import reference
+from tests.tasks.compared import assert_same_distribution, stack
 from tests.tasks.makers import MAKERS, N, compression, copying, fuzzy, memorization, recall
 
 CHANGES = [
@@ -176,27 +175,6 @@ def test_compression_facts() -> None:
     assert (inputs[:, -1] == 15).all()
     assert (inputs[:, :-1] < 15).all()
     assert np.array_equal(inputs, targets)
-
-
-def stack(make: Callable[[np.random.Generator], reference.Example]) -> Examples:
-    rng = np.random.default_rng(99)
-    inputs, targets = zip(*(make(rng) for _ in range(N)), strict=True)
-    return Examples(np.array(inputs), np.array(targets))
-
-
-def assert_same_distribution(fast: Examples, slow: Examples, vocab: int) -> None:
-    """Token marginals, how much is scored, both per position: within 5 standard errors."""
-    for quick, plain in zip(fast, slow, strict=True):
-        assert quick.shape == plain.shape
-        for token in (*range(vocab), IGNORE):
-            for axis in (0, None):
-                a, b = (quick == token).mean(axis), (plain == token).mean(axis)
-                count = N if axis == 0 else N * quick.shape[1] / 20  # tokens of a row are related
-                error = np.sqrt((a + b + 2 / count) / count)
-                assert (np.abs(a - b) <= 5 * error).all(), f"token {token}, axis {axis}"
-    scored = [(examples.targets != IGNORE).sum(1) for examples in (fast, slow)]
-    spread = np.sqrt((scored[0].var() + scored[1].var()) / N) + 1e-12
-    assert abs(scored[0].mean() - scored[1].mean()) <= 5 * spread
 
 
 @pytest.mark.parametrize("split", ["train", "test"])

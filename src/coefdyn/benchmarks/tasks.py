@@ -10,12 +10,14 @@ from coefdyn.config.plugins import options
 from coefdyn.tasks.task import Task
 
 SUITE = "tasks"
+VARIANTS = {"brackets": ["task=modular_arithmetic", "task.brackets=true"]}
 BARS = {"fuzzy_recall": 2.0}  # seconds; the others 0.5
 
 
 def run(repeats: int) -> Iterator[Result]:
-    tasks = {name: build_task(compose([f"task={name}", "scale=paper"])) for name in options("task")}
-    for name, task in tasks.items():
+    overrides = {name: [f"task={name}"] for name in options("task")} | VARIANTS
+    for name, choice in overrides.items():
+        task = build_task(compose([*choice, "scale=paper"]))
         if task.language:  # its text is prepared once, by a script
             continue
         run = partial(_data, task)

@@ -41,7 +41,13 @@ DESIGN_SLOTS: dict[str, type] = {
     "normalization": Normalization,
 }
 SLOTS = DESIGN_SLOTS | {"preprocess": Preprocess, "block": Block, "position": Position}
-NOT_ARGUMENTS = ("name", "source", "seed")  # keys of a task that no constructor takes
+NOT_ARGUMENTS = (
+    "name",
+    "source",
+    "seed",
+    "test_lengths",
+    "test_gaps",
+)  # keys of a task that no constructor takes
 
 # By slot, an object that replaces the configuration's; under `mixer`, a factory of mixers.
 Objects = Mapping[str, Any]

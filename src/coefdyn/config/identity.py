@@ -30,6 +30,7 @@ OF_A_LAYER = OF_A_DESIGN | {"block", "max_strength"}  # what an entry of model.p
 NEUTRAL: dict[str, dict[str, Any]] = {
     "": {},
     "model": {"mixer": None, "pattern": None, "layers": None},
+    "task": {"test_lengths": None, "test_gaps": False},
     "trainer": {"schedule": "cosine"},
 }
 

@@ -11,7 +11,9 @@ STD = 0.02  # initial standard deviation of all embeddings
 
 
 class Position(nn.Module):
-    """x_t + (a vector that depends on t)."""
+    """x_t + (a vector that depends on t). `longest`: the most steps it has vectors for, if any."""
+
+    longest: int | None = None
 
     def forward(self, x: Float[Tensor, "b t d"], start: int = 0) -> Float[Tensor, "b t d"]:
         """`start` is the number of steps before the first of x."""
@@ -36,6 +38,7 @@ class Learned(Position):
             raise ValueError(f"position=learned needs std > 0, not std={std}")
         self.std = std
         self.table = nn.Embedding(max_length, d_model)
+        self.longest = max_length
 
     def reset_special(self) -> None:
         """Rescale what `initialize` draws for all embeddings to `std`."""

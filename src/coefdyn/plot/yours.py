@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 DESIGN = ("task", "model", "evolution", "scaling", "readout", "normalization", "block",
           "preprocess", "position", "reading", "scale")  # fmt: skip
 SEEDS = ("task.seed", "task.map_seed")
+TESTS = ("task.test_lengths", "task.test_gaps")  # what is tested besides changes no other number
 OF_A_DESIGN = ("model.n_", "model.d_", "model.block.", "task.")
 SHOWN_TOKENS = 40  # more are no longer readable beside an axis
-ACCURACIES = ("test/accuracy", "test/accuracy_macro", "test/accuracy_best")
+ACCURACY_COLUMNS = "test/accuracy"  # how names of accuracies begin
 
 
 def coefficients(run: "Run", tokens: Any, sequence: int = 0) -> Figure:
@@ -96,7 +97,7 @@ def curves(runs: "Sequence[Run] | Mapping[str, Run]", y: str = "test/accuracy") 
             axes.plot(rows["epoch"], rows[y], ".-", color=COLOURS[number % len(COLOURS)],
                       label=name)  # fmt: skip
         axes.set_xlabel("epoch")
-        if y in ACCURACIES:
+        if y.startswith(ACCURACY_COLUMNS):
             accuracy_axis(axes, min(run.record.chance for run in named.values()))
         axes.set_ylabel(ACCURACY if y == "test/accuracy" else y.replace("/", " "))
         legend_below(figure, columns=2)
@@ -150,7 +151,7 @@ def ablation(frame: pd.DataFrame, x: str, hue: str | None = None, y: str = "test
                 title="" if panel_value is None else task_name(str(panel_value)),
             )
             axes.set_xlim(-0.6, len(places) - 0.4)
-            if y in ACCURACIES:
+            if y.startswith(ACCURACY_COLUMNS):
                 axes.set_ylim(-0.03, 1.05)
         grid[0].set_ylabel(ACCURACY if y == "test/accuracy" else y.replace("/", " "))
         if hue:
@@ -161,7 +162,7 @@ def ablation(frame: pd.DataFrame, x: str, hue: str | None = None, y: str = "test
 def _check_cells(rows: pd.DataFrame, keys: Sequence[str]) -> None:
     """Runs with the same `keys` may differ in seed and rate, but not in design, task or size."""
     for name in rows.columns:
-        if name in keys or name in SEEDS or not (name in DESIGN or name.startswith(OF_A_DESIGN)):
+        if name in (*keys, *SEEDS, *TESTS) or not (name in DESIGN or name.startswith(OF_A_DESIGN)):
             continue
         values = rows[name].astype(str)
         if (values.groupby([rows[key] for key in keys], dropna=False).nunique() > 1).any():

@@ -29,6 +29,7 @@ SETTINGS = {  # column -> where it stands in the configuration
 AXES = ["task", "model", *SLOTS, "post_norm", "n_heads", "n_state", "seq_len"]
 TUNED = ["lr", "weight_decay"]
 METRICS = ["accuracy", "accuracy_macro", "accuracy_best", "loss"]
+FINAL = "accuracy@"  # how columns of final tests begin, in tables of runs that have some
 PERPLEXITIES = ["test/perplexity", "test/perplexity_word", "validation/perplexity"]  # of text only
 STATISTICS = ["near_zero", "near_one", "ratio", "near_zero_raw", "near_one_raw", "ratio_raw",
               "near_zero_relative", "entropy", "score_variance", "effective_rank", "guarded_rows",
@@ -80,13 +81,15 @@ def run_table(runs: Sequence[PlannedRun], records: Records) -> pd.DataFrame:
         for run in runs
         if (record := records[run.run_id]) is not None
     ]
-    return pd.DataFrame(rows, columns=_with(RUN_COLUMNS, extra))
+    measured = dict.fromkeys(name for row in rows for name in row if name.startswith(FINAL))
+    return pd.DataFrame(rows, columns=_with(RUN_COLUMNS, extra, list(measured)))
 
 
-def _with(columns: Sequence[str], extra: Sequence[str]) -> list[str]:
-    """The columns, with `extra` inserted after the axes."""
-    place = list(columns).index(AXES[-1]) + 1
-    return [*columns[:place], *extra, *columns[place:]]
+def _with(columns: Sequence[str], extra: Sequence[str], final: Sequence[str] = ()) -> list[str]:
+    """The columns, with `extra` inserted after the axes and final tests after the loss."""
+    axes = list(columns).index(AXES[-1]) + 1
+    loss = list(columns).index(METRICS[-1]) + 1 if final else len(columns)
+    return [*columns[:axes], *extra, *columns[axes:loss], *final, *columns[loss:]]
 
 
 def _axes(run: PlannedRun, extra: Sequence[str]) -> dict[str, Any]:
@@ -127,6 +130,7 @@ def _outcome(run: PlannedRun, record: Record) -> dict[str, Any]:
         "status": record.status,
         "diverged_at_step": record.diverged_at_step,
         **{name: record.metrics.get(f"test/{name}") for name in METRICS},
+        **{k.removeprefix("test/"): v for k, v in record.metrics.items() if f"/{FINAL}" in k},
         **{name: record.metrics.get(name) for name in PERPLEXITIES},
         **{name: getattr(record, name) for name in LEVELS},
         **{name: statistics.get(name) for name in STATISTICS},
@@ -143,7 +147,7 @@ def axes_of(table: pd.DataFrame) -> list[str]:
     columns = list(table.columns)
     after = columns[columns.index(AXES[-1]) + 1 : columns.index("run_id")]
     fixed = {*RUN_COLUMNS, *POINT_COLUMNS, *CURVE_COLUMNS}
-    return [*AXES, *(name for name in after if name not in fixed)]
+    return [*AXES, *(n for n in after if n not in fixed and not n.startswith(FINAL))]
 
 
 def free_axes(points: pd.DataFrame) -> list[str]:
@@ -175,19 +179,20 @@ def point_table(runs: pd.DataFrame, planned: "pd.Series[int] | None" = None) -> 
     `inside`. Of equal accuracies the smallest learning rate is taken. `lr` and `run_id` are those
     of the first seed.
     """
-    axes = axes_of(runs)
+    axes, final = axes_of(runs), [name for name in runs if name.startswith(FINAL)]
     rows = []
     for key, group in runs.groupby(axes, sort=False, dropna=False):
         pilots, claimed = group[group["seed"] >= PILOT], group[group["seed"] < PILOT]
         best = best_runs(claimed if len(claimed) else pilots)
-        first, rates = best.iloc[0], sorted((pilots if len(pilots) else group)["lr"].unique())
+        tried = pilots if len(pilots) else group
+        first, rates = best.iloc[0], sorted(tried["lr"].unique())
         edge = (
             {rates[0]: "smallest", rates[-1]: "largest"} if len(rates) > 1 else {rates[0]: "only"}
         )
         accuracy = best["accuracy"]
         rows.append(
             first.to_dict()
-            | best.reindex(columns=MEASURED).apply(pd.to_numeric).mean().to_dict()
+            | best.reindex(columns=[*MEASURED, *final]).apply(pd.to_numeric).mean().to_dict()
             | {
                 "seeds": len(best),
                 "accuracy_std": accuracy.std(),
@@ -199,12 +204,10 @@ def point_table(runs: pd.DataFrame, planned: "pd.Series[int] | None" = None) -> 
                 "diverged": int((group["status"] == "diverged").sum()),
                 "accuracy_worst": group["accuracy"].min(),
                 # The paper's rule, the best of the grid on the test set: of the pilots, if any.
-                "accuracy_optimistic": best_runs(pilots if len(pilots) else group)[
-                    "accuracy"
-                ].mean(),
+                "accuracy_optimistic": best_runs(tried)["accuracy"].mean(),
             }
         )
-    return pd.DataFrame(rows, columns=_with(POINT_COLUMNS, axes[len(AXES) :]))
+    return pd.DataFrame(rows, columns=_with(POINT_COLUMNS, axes[len(AXES) :], final))
 
 
 def best_runs(runs: pd.DataFrame) -> pd.DataFrame:
@@ -285,11 +288,7 @@ def _check_numbers(path: Path, table: pd.DataFrame) -> None:
     """Blanks are allowed, since a run may lack a value; but every run has an accuracy."""
     numbers = table.apply(pd.to_numeric, errors="coerce")
     for name in table:
-        bad = (
-            numbers[name].isna()
-            if name == "accuracy"
-            else numbers[name].isna() & table[name].notna()
-        )
+        bad = numbers[name].isna() & (table[name].notna() | (name == "accuracy"))
         if name in POSITIVE:
             bad = ~(numbers[name] > 0)
         if bad.any():

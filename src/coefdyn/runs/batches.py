@@ -14,6 +14,7 @@ from coefdyn.tasks.task import Examples
 from coefdyn.tasks.text.wikitext import Blocks
 
 Batch = tuple[Int64[Tensor, "b t"], Int64[Tensor, "b t"]]
+TEST_TOKENS = 2**13  # per test batch
 ORDER = 2  # the stream of batch orders; 0 and 1 draw the train and test data
 
 

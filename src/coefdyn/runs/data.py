@@ -16,6 +16,7 @@ from coefdyn.runs.batches import (
     ShuffledBatches,
     StreamBatches,
 )
+from coefdyn.runs.final_tests import FinalTests, final_metrics, final_tests, refuse_for_text
 from coefdyn.runs.loop import Training
 from coefdyn.runs.processes import ALONE, Processes
 from coefdyn.runs.progress import Progress
@@ -29,9 +30,13 @@ from coefdyn.tasks.text.wikitext import Blocks, Wikitext
 
 @runtime_checkable
 class Data(Protocol):
-    """`looked_at` are the splits that are tested between epochs. `stop_at` uses the last one."""
+    """`looked_at` are the splits that are tested between epochs. `stop_at` uses the last one.
+
+    `final_tests` are tested once, after the training.
+    """
 
     looked_at: tuple[str, ...]
+    final_tests: FinalTests
 
     def training_batches(
         self,
@@ -74,11 +79,13 @@ class Data(Protocol):
 def data_of(task: Task, section: Mapping[str, Any], validate: bool = False) -> Data:
     """The data of a task. `section` is its configuration; `validate` adds a validation set."""
     if isinstance(task, Wikitext):
+        refuse_for_text(section)
         return TextData(task)
     seed, source = section.get("seed"), section.get("source")
     splits: tuple[Split, ...] = ("train", "test", *(("validation",) if validate else ()))
-    train, *held_out = (load(task, split, seed, source) for split in splits)
-    return ExampleData(task, train, *held_out)
+    examples = {split: load(task, split, seed, source) for split in splits}
+    final = final_tests(task, examples["test"], section)
+    return ExampleData(task, examples["train"], examples["test"], examples.get("validation"), final)
 
 
 class ExampleData:
@@ -88,8 +95,14 @@ class ExampleData:
     """
 
     def __init__(
-        self, task: Task, train: Examples, test: Examples, validation: Examples | None = None
+        self,
+        task: Task,
+        train: Examples,
+        test: Examples,
+        validation: Examples | None = None,
+        final_tests: FinalTests | None = None,
     ) -> None:
+        self.final_tests: FinalTests = final_tests or {}
         self.task, self.train, self.test, self.validation = task, train, test, validation
         self.looked_at: tuple[str, ...] = ("test",)
         if validation is not None:
@@ -134,6 +147,7 @@ class ExampleData:
             "test/accuracy_best": max((row["test/accuracy"] for row in tests), default=chance),
             "test/loss": last.get("test/loss"),
             "train/loss": history[-1]["train/loss"] if history else None,
+            **final_metrics(run, module, self.final_tests),
         }
 
     def levels(self) -> dict[str, float]:
@@ -168,6 +182,7 @@ class TextData:
 
     def __init__(self, task: Wikitext) -> None:
         self.task = task
+        self.final_tests: FinalTests = {}
         self.blocks: dict[str, Blocks] = {}
         self.sidecars: dict[str, Sidecar] = {}
         for split in ("train", "validation", "test"):

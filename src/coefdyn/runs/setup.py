@@ -12,15 +12,16 @@ from coefdyn.config.compose import Config, one_sentence
 from coefdyn.config.schema import Trainer
 from coefdyn.errors import ConfigError
 from coefdyn.mixer.backends import ADAPTERS
+from coefdyn.model.coefficient_statistics import own_forms
 from coefdyn.model.model import SequenceModel, mixers_of
-from coefdyn.runs.batches import Resumable
+from coefdyn.runs.batches import TEST_TOKENS, Resumable
 from coefdyn.runs.data import Data, data_of
+from coefdyn.runs.final_tests import check_positions
 from coefdyn.runs.processes import ALONE, Processes, join
 from coefdyn.runs.trainer import autocast, check_devices
 from coefdyn.runs.trials import keep_trials, recall_trials
 from coefdyn.tasks.task import Task
 
-TEST_TOKENS = 2**13  # per test batch, which has at least as many sequences as a training batch
 DEFAULT_THREADS = torch.get_num_threads()
 # Batch tokens times parameters. Up to this size a second thread does not pay. Measured: with two
 # threads a step takes 0.97 to 1.4 of the time below this size, and 0.7 to 1.0 above it.
@@ -48,6 +49,7 @@ class Setup:
 
     @property
     def test_batch_size(self) -> int:
+        """At least as many sequences as a training batch."""
         return max(self.trainer.batch_size, TEST_TOKENS // self.task.length)
 
     def training_batches(self) -> Resumable:
@@ -72,6 +74,8 @@ def set_up(config: Config) -> Setup:
             )
         torch.set_num_threads(devices.threads or _threads(model, settings.trainer, task))
         _try(model, data, settings.trainer)
+        check_positions(model, data.final_tests)
+        _try_final_tests(model, data)
         build_optimizer(config, model.parameters())
         loggers = build_logger(config)
     except ValueError as error:
@@ -121,3 +125,12 @@ def _try(model: SequenceModel, data: Data, trainer: Trainer) -> None:
         raise ConfigError(f"model.backend={named} fails here: {message}; use quadratic") from error
     keep_trials()
     model.zero_grad()
+
+
+@torch.no_grad()
+def _try_final_tests(model: SequenceModel, data: Data) -> None:
+    """Pass one sequence of each length through the model, in the forms that will test it."""
+    device = next(model.parameters()).device
+    with own_forms(model):
+        for test in data.final_tests.values():
+            model(torch.from_numpy(test.examples.inputs[:1]).to(device))

@@ -48,6 +48,11 @@ def identity(source: str) -> str:
 
 def _from_original(task: Task, split: Split, seed: int) -> Examples:
     """Call the original's instance function once per sequence, as the original itself does."""
+    if task.original is None:
+        raise ConfigError(
+            f"task.source={MAD_LAB} has no {type(task).__name__}, which is no task of that "
+            f"benchmark; use task.source={NATIVE}"
+        )
     try:
         make = getattr(importlib.import_module("mad.data.instances"), task.original)
     except ModuleNotFoundError as error:

@@ -1,6 +1,7 @@
 """The base class of tasks: settings, and the examples of each split drawn from them."""
 
-from typing import Literal, NamedTuple
+import inspect
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Int64
@@ -26,12 +27,12 @@ class Task:
     Traits:
     `auto_encoder`: the whole sequence must be restored from its last step;
     `language`: the data are text from files, and models are compared by perplexity;
-    `original`: the name of the published generator's function, which takes the same settings.
+    `original`: the name of the function of MAD's own generator that takes the same settings.
     """
 
     auto_encoder = False
     language = False
-    original: str
+    original: str | None = None
 
     def __init__(self, vocab_size: int, seq_len: int, num_train: int, num_test: int) -> None:
         for name, value in (
@@ -44,6 +45,24 @@ class Task:
                 raise ValueError(f"task.{name}={value} must be a whole number of at least 1")
         self.vocab_size, self.seq_len = vocab_size, seq_len
         self.num_train, self.num_test = num_train, num_test
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments of the constructor, each of which a task keeps under its own name."""
+        names = inspect.signature(type(self)).parameters
+        lost = [name for name in names if not hasattr(self, name)]
+        if lost:
+            raise ValueError(
+                f"{type(self).__name__} cannot be built again at another length: it keeps no "
+                f"{', '.join(lost)}; keep each argument under its own name, or override at_length"
+            )
+        return {name: getattr(self, name) for name in names}
+
+    def at_length(self, seq_len: int) -> "Task":
+        """The same task with longer or shorter sequences.
+
+        All other settings stay. A task in which one of them must follow the length overrides this.
+        """
+        return type(self)(**self.settings() | {"seq_len": seq_len})
 
     @property
     def length(self) -> int:
@@ -59,6 +78,13 @@ class Task:
         """The best accuracy on `test` that can be learned from `train`."""
         return 1.0
 
+    def gaps(self, examples: Examples) -> Int64[ndarray, "b t"] | None:
+        """How many steps before each scored target the key that it asks for was last shown.
+
+        None of a task in which there is no such key. Other places hold any number.
+        """
+        return None
+
     def generate(self, split: Split, seed: int) -> Examples:
         return self.draw(self.count(split), split, np.random.default_rng([seed, STREAMS[split]]))
 
@@ -68,6 +94,13 @@ class Task:
 
     def draw(self, count: int, split: Split, rng: np.random.Generator) -> Examples:
         raise NotImplementedError
+
+
+def check_vocabulary(vocab_size: int, needed: int, what: str) -> None:
+    if vocab_size < needed:
+        raise ValueError(
+            f"task.vocab_size={vocab_size} is too small for {what}; raise it to {needed} or more"
+        )
 
 
 def check_noise(frac_noise: float, noise_vocab_size: int) -> None:

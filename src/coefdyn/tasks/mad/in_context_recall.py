@@ -1,6 +1,8 @@
 """Recall the value that a key had earlier in the sequence; with noise pairs: noisy recall."""
 
 import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
 
 from coefdyn.tasks.task import (
     IGNORE,
@@ -54,6 +56,10 @@ class InContextRecall(Task):
     def chance(self) -> float:
         return 1 / self.n_values
 
+    def gaps(self, examples: Examples) -> Int64[ndarray, "b t"]:
+        """From a key back to the last place where it stood."""
+        return steps_since_last(examples.inputs)
+
     def draw(self, count: int, split: Split, rng: np.random.Generator) -> Examples:
         slots = self.seq_len // 2 - 1
         rows = np.arange(count)
@@ -88,3 +94,13 @@ class InContextRecall(Task):
             np.concatenate([scored.reshape(count, -1), last_scored], axis=1),
             split,
         )
+
+
+def steps_since_last(tokens: Int64[ndarray, "b t"]) -> Int64[ndarray, "b t"]:
+    """At each place, how many steps before it the same token stood last; 0 if it is the first."""
+    order = tokens.argsort(axis=1, kind="stable")
+    ordered = np.take_along_axis(tokens, order, axis=1)
+    steps = np.zeros_like(tokens)
+    since = np.where(ordered[:, 1:] == ordered[:, :-1], np.diff(order, axis=1), 0)
+    np.put_along_axis(steps, order[:, 1:], since, axis=1)
+    return steps

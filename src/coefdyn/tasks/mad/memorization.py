@@ -30,7 +30,7 @@ class Memorization(Task):
             raise ValueError(f"task.seq_len={seq_len} must be even: a sequence is made of pairs")
         self.frac_noise, self.noise_vocab_size = frac_noise, noise_vocab_size
         self.n_keys, self.n_values = halves(vocab_size, 1, noise_vocab_size, least=1)
-        self.kv_map_seed = map_seed  # the original's name
+        self.map_seed = self.kv_map_seed = map_seed  # ours, and the original's name
         rng = np.random.default_rng(map_seed)
         self.value_of = self.n_keys + rng.permutation(self.n_values)[: self.n_keys]
 
