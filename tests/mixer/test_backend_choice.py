@@ -23,6 +23,7 @@ from tests.runs.runs import run_smoke
         ("flash_attn", ["model=relu_attention"], "cannot serve this design: it serves phi = exp"),
         ("flex_attention", ["model=linear_attention"], "it serves readouts of a score that are b"),
         ("flex_attention", ["model/readout=identity"], "it serves readouts of a score that are b"),
+        ("flex_attention", ["model/readout=tanh"], "it serves signed readouts alone whose coeff"),
         (
             "flex_attention",
             ["model/readout=relu", "model/evolution=diagonal_gla"],

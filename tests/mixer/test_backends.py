@@ -26,7 +26,7 @@ PRESETS = {  # and variants, by the kernel that must serve them
         "softmax_attention model/normalization=mlstm",
         "relu_attention model/normalization=one",
         "relu_attention model/evolution=scalar_gla",
-        "softmax_attention model/evolution=constant model/readout=gelu",
+        "softmax_attention model/evolution=constant model/readout=gelu model/normalization=one",
         "fox model/evolution=scalar_mamba2 model/readout=silu model/normalization=one",
         "softmax_attention model/readout=tanh model/normalization=one",
         "alibi",

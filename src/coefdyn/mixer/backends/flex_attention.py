@@ -25,9 +25,9 @@ class FlexAttention(Adapter):
     """torch.nn.attention.flex_attention with score_mod = log(phi - bound), bound <= phi.
 
     It returns z, the mean of values with the weights phi - bound, and the logarithm of the sum of
-    these weights. So sum_j phi v_j = z sum + bound times the sum of the v_j, and the row sum of phi
-    is the sum + bound times the number of steps. Where phi = bound, the smallest normal number is
-    used, too small to change a row.
+    these weights. So sum_j phi v_j = z sum + bound times the sum of the v_j. The row sum of a signed
+    phi would be a difference that may lose all its digits. Where phi = bound, the smallest normal
+    number is used, too small to change a row.
     """
 
     name = "flex_attention"
@@ -41,6 +41,8 @@ class FlexAttention(Adapter):
         evolution, readout = design.evolution, design.readout
         if readout.feature_map is not None or _bound(readout) is None:
             return "it serves readouts of a score that are bounded below alone"
+        if _bound(readout) and design.normalization.uses_row_sum:
+            return "it serves signed readouts alone whose coefficients are not summed for eta"
         if evolution.has_direction or evolution.per_channel or evolution.signed:
             return "it serves rotations, shears and positive decays per head alone"
         if design.uses_units:
@@ -73,8 +75,7 @@ class FlexAttention(Adapter):
         row_sum = log_sum.exp().to(mean.dtype).unsqueeze(-1)
         total, bound = mean * row_sum, _bound(design.readout)
         if bound:
-            steps = torch.arange(1, length + 1, device=device, dtype=mean.dtype).unsqueeze(-1)
-            total, row_sum = total + bound * given.v.cumsum(2), row_sum + bound * steps
+            total = total + bound * given.v.cumsum(2)
         if design.normalization.uses_row_sum:
             total = torch.cat([total, row_sum], dim=-1)
         return design.normalize(given.x, total, None)
