@@ -25,9 +25,9 @@ class FlexAttention(Adapter):
     """torch.nn.attention.flex_attention with score_mod = log(phi - bound), bound <= phi.
 
     It returns z, the mean of values with the weights phi - bound, and the logarithm of the sum of
-    these weights. So sum_j phi v_j = z sum + bound times the sum of the v_j. The row sum of a signed
-    phi would be a difference that may lose all its digits. Where phi = bound, the smallest normal
-    number is used, too small to change a row.
+    these weights. So sum_j phi v_j = z sum + bound times the sum of the v_j. The row sum of a
+    signed phi would be a difference that may lose all its digits. Where phi = bound, the smallest
+    normal number is used, too small to change a row.
     """
 
     name = "flex_attention"
