@@ -97,7 +97,7 @@ SCALES: dict[str, dict[str, Any]] = {
         ),
         "memorization": lite(50, 16, 5, vocab_size=1024, seq_len=32, num_train=256),
         "noisy_recall": lite(
-            50, 64, 5, vocab_size=32, seq_len=128, frac_noise=0.2, noise_vocab_size=16
+            70, 16, 7, vocab_size=32, seq_len=128, frac_noise=0.2, noise_vocab_size=16
         ),
         "fuzzy_recall": lite(
             40, 64, 4, vocab_size=13, seq_len=32, k_motif_size=2, v_motif_size=2, num_train=12800

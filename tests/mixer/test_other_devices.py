@@ -91,6 +91,7 @@ def test_models_and_populations_run_without_the_host(preset: str) -> None:
         stack.losses(batch, range(3)).sum().backward()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("preset", list(PRESETS))
 def test_steps_at_paper_shape_take_few_launches(preset: str) -> None:
     alone = launches(preset)
@@ -102,6 +103,7 @@ def test_steps_at_paper_shape_take_few_launches(preset: str) -> None:
 MODERATE = [choice for choice in designs.some() if choice[0::2] != ("exp_forget", "kernel_exp")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("choice", MODERATE, ids="-".join)
 def test_forms_equal_definition_with_the_sizes_of_a_gpu(
     choice: designs.Choice, monkeypatch: pytest.MonkeyPatch

@@ -191,6 +191,24 @@ def test_outcomes_are_kept_in_a_file_and_the_record(
         assert not trial.KNOWN
 
 
+@pytest.mark.parametrize(
+    ("attention", "kind", "reason"),
+    [*((attention, "wrong", reason.partition(" at batch")[0]) for attention, reason in REFUSED[:2]),
+     (slow, "slow", "it takes ")],
+)  # fmt: skip
+def test_record_of_auto_says_why_a_kernel_was_refused(
+    attention: Attention,
+    kind: str,
+    reason: str,
+    use: Callable[[Attention], SequenceMixer],
+    tmp_path: Path,
+) -> None:
+    use(attention)
+    record = run_smoke(tmp_path, "model=softmax_attention")
+    assert KERNEL.name not in record.backend
+    assert record.device["trials"][KERNEL.name][kind].startswith(reason)
+
+
 def test_refused_kernel_by_name_stops_a_run_before_it_writes(
     use: Callable[[Attention], SequenceMixer], tmp_path: Path
 ) -> None:

@@ -154,7 +154,10 @@ class Products(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         x, weight = ctx.saved_tensors
-        return torch.bmm(grad, weight), torch.bmm(grad.mT, x)
+        half = grad.dtype  # under autocast, where the products are rounded
+        return torch.bmm(grad, weight.to(half)).to(x.dtype), torch.bmm(grad.mT, x.to(half)).to(
+            weight.dtype
+        )
 
 
 class MemberProduct(torch.autograd.Function):
