@@ -70,6 +70,7 @@ def test_every_machine_is_described_here_and_in_the_docs() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_a_machine_changes_where_an_experiment_runs_and_nothing_else(
