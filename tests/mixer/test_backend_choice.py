@@ -128,11 +128,11 @@ def test_auto_tries_the_kernels_that_fit_best_first(
     made = build_mixer(compose([f"model={preset}", "model.n_state=64", "model.n_heads=2"]))
     for kernel in ADAPTERS.values():
         monkeypatch.setitem(kernel.__dict__, "absence", None)
-    assert candidates(made.design, 32, torch.device(device), half) == tried
+    assert candidates(made.design, (32, 32), torch.device(device), half) == tried
     for kernel in ADAPTERS.values():
         monkeypatch.setitem(kernel.__dict__, "absence", "it is not installed")
-    assert candidates(made.design, 32, torch.device(device), half) == []
-    assert candidates(made.design, 8, torch.device("cpu"), None) == []
+    assert candidates(made.design, (32, 32), torch.device(device), half) == []
+    assert candidates(made.design, (8, 32), torch.device("cpu"), None) == []
 
 
 @pytest.mark.parametrize("stand_in", ["fla"], indirect=True)

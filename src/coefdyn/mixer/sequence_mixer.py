@@ -69,6 +69,7 @@ class SequenceMixer(nn.Module):
         self.backend = backend
         self.may_use_adapters = True  # they do not work under torch.func
         self.trials: dict[str, trial.Outcome] = {}  # of each kernel, at the shape last trained on
+        self._tried: dict[str, tuple[int, int]] = {}  # batch and length of these trials
         self.form_used: str | None = None
         # One projection, split afterwards: q, k, v, and z where A_t has a direction of its own.
         # Where A_t repeats, a step has as many keys, values and directions.
@@ -178,15 +179,15 @@ class SequenceMixer(nn.Module):
             if form != self.form_used:
                 log.debug("backend=auto: %s at length %d", form, x.shape[1])
         elif form in ADAPTERS:
-            misfit = ADAPTERS[form].misfit(self.design, self._widest, x.device, half)
+            misfit = ADAPTERS[form].misfit(self.design, max(self._widths), x.device, half)
             if reason := misfit or self._outcome(form, x, half).wrong:
                 raise ValueError(f"model.backend={form} cannot be used: {reason}; use auto")
         self.form_used = form
         return form
 
     @property
-    def _widest(self) -> int:
-        return max(self.width, self.value_width)
+    def _widths(self) -> tuple[int, int]:
+        return self.width, self.value_width
 
     def _own_form(self, length: int) -> str:
         evolution, readout, width = self.design.evolution, self.design.readout, self.width
@@ -211,7 +212,7 @@ class SequenceMixer(nn.Module):
         """The kernel that auto takes, if any."""
         if not self.may_use_adapters:
             return None
-        for name in candidates(self.design, self._widest, x.device, half):
+        for name in candidates(self.design, self._widths, x.device, half):
             if self._outcome(name, x, half).reason is None:
                 return name
         return None
@@ -221,14 +222,17 @@ class SequenceMixer(nn.Module):
     ) -> trial.Outcome:
         """What a trial of the kernel found, at the shape of the training batches.
 
-        Other shapes, as of a test, are no reason for another one.
+        A test or a smaller batch, as the last of an epoch, is no reason for another one.
         """
         if not ADAPTERS[name].needs_trial(x.device):
             return trial.TRUSTED
+        batch, length, width = x.shape
+        most, tried = self._tried.get(name, (0, 0))
         training = self.training and torch.is_grad_enabled()
-        if name in self.trials and not training:
+        if name in self.trials and (not training or (length == tried and batch <= most)):
             return self.trials[name]
-        subject = self.subject((x.shape[0], x.shape[1], x.shape[2]), half)
+        self._tried[name] = (batch, length)
+        subject = self.subject((batch, length, width), half)
         with full_precision(x.device):
             outcome = trial.outcome_of(ADAPTERS[name], subject, self.own_form(x.shape[1]))
         if outcome != self.trials.get(name) and outcome.reason is not None:
@@ -239,8 +243,8 @@ class SequenceMixer(nn.Module):
     def subject(self, shape: tuple[int, int, int], half: torch.dtype | None) -> trial.Subject:
         """What a kernel would be tried on, for inputs of this shape."""
         return trial.Subject(
-            self.design, self.projected, dict(self.named_parameters()), self.n_heads, shape,
-            self.project.weight, half,
+            self.design, self.projected, dict(self.named_parameters()), self.n_heads,
+            self._widths, shape, self.project.weight, half,
         )  # fmt: skip
 
     def own_form(self, length: int) -> Callable[[Projected], Tensor]:

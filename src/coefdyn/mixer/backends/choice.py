@@ -43,15 +43,18 @@ def check_backend(name: str, design: Design) -> None:
 
 
 def candidates(
-    design: Design, width: int, device: torch.device, half: torch.dtype | None
+    design: Design, widths: tuple[int, int], device: torch.device, half: torch.dtype | None
 ) -> list[str]:
-    """The kernels that auto may take, best first. A package is imported only if it may be."""
+    """The kernels that auto may take, best first. A package is imported only if it may be.
+
+    `widths`: of a head's keys and values.
+    """
     return [
         name
         for name in AUTO_ADAPTERS
         if ADAPTERS[name].obstacle(design) is None
-        and ADAPTERS[name].misfit(design, width, device, half) is None
-        and _pays(name, design, width, device, half)
+        and ADAPTERS[name].misfit(design, max(widths), device, half) is None
+        and _pays(name, design, widths[0], device, half)
         and ADAPTERS[name].absence is None
     ]
 

@@ -57,6 +57,7 @@ class Subject:
     project: Callable[[Tensor], Projected]
     parameters: Mapping[str, Tensor]
     heads: int
+    widths: tuple[int, int]  # of a head's keys and values
     shape: tuple[int, int, int]  # batch, steps, width of the model
     like: Tensor  # a weight, for device and dtype
     half: torch.dtype | None
@@ -92,7 +93,7 @@ def key_of(adapter: Adapter, subject: Subject) -> str:
         *([type(feature_map).__name__] if feature_map else []),
         *([f"polynomial {design.readout.polynomial}"] if design.readout.polynomial else []),
         f"{batch} x {length} x {width}",
-        f"{subject.heads} heads",
+        f"{subject.heads} heads of {subject.widths[0]} and {subject.widths[1]}",
         str(subject.half or subject.like.dtype).removeprefix("torch."),
         torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         *(f"{name} {number}" for name, number in {"torch": torch.__version__, **versions}.items()),
