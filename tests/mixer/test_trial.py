@@ -144,7 +144,7 @@ def test_a_right_kernel_is_tried_once_for_each_training_shape(
     assert (torch.get_rng_state() == state).all()
     errors = mixer.trials[KERNEL.name].errors
     assert {"output", "gradient of x", "gradient of project.weight"} == errors.keys()
-    assert max(errors.values()) < 1e-5
+    assert max(error or 0.0 for error in errors.values()) < 1e-5
 
 
 def test_other_batch_size_lies_beyond_1024_blocks() -> None:
@@ -175,7 +175,7 @@ def test_half_precision_allows_what_rounding_costs(
         with torch.autocast("cpu", torch.bfloat16):
             mixer(x)
         assert (mixer.trials[KERNEL.name].wrong is None) == fine
-        assert mixer.trials[KERNEL.name].errors["output"] > 1e-4
+        assert (mixer.trials[KERNEL.name].errors["output"] or 0.0) > 1e-4
 
 
 def test_outcomes_are_kept_in_a_file_and_the_record(
@@ -201,7 +201,7 @@ def test_outcomes_are_kept_in_a_file_and_the_record(
 
 @pytest.mark.parametrize(
     ("attention", "kind", "reason"),
-    [*((attention, "wrong", reason.partition(" at batch")[0]) for attention, reason in REFUSED[:2]),
+    [*((attention, "wrong", reason.partition(" at batch")[0]) for attention, reason in REFUSED),
      (slow, "slow", "it takes ")],
 )  # fmt: skip
 def test_record_of_auto_says_why_a_kernel_was_refused(

@@ -5,6 +5,7 @@ of a grid, gradients that are off by half on one architecture. So a kernel is tr
 used: at the shape of the run, and at another batch size on the other side of 1024 blocks.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -33,11 +34,12 @@ Compute = Callable[[Projected], Tensor]
 @dataclass(frozen=True)
 class Outcome:
     """What a trial found. `wrong`: why the kernel cannot be used; `slow`: why it does not pay;
-    `errors`: the largest ones, of y and of the gradients; `ratio`: its time to our form's."""
+    `errors`: the largest ones, of y and of the gradients, None if not finite; `ratio`: its time to
+    our form's."""
 
     wrong: str | None
     slow: str | None
-    errors: dict[str, float]
+    errors: dict[str, float | None]
     ratio: float | None
 
     @property
@@ -109,7 +111,7 @@ def _distributions() -> Mapping[str, list[str]]:
 
 def tried(adapter: Adapter, subject: Subject, otherwise: Compute) -> Outcome:
     """Try the kernel, at both batch sizes, then its speed."""
-    errors: dict[str, float] = {}
+    errors: dict[str, float | None] = {}
     try:
         with torch.inference_mode(False), torch.enable_grad():
             for batch in subject.batches:
@@ -125,7 +127,7 @@ def tried(adapter: Adapter, subject: Subject, otherwise: Compute) -> Outcome:
 
 
 def _compare(
-    adapter: Adapter, subject: Subject, batch: int, errors: dict[str, float]
+    adapter: Adapter, subject: Subject, batch: int, errors: dict[str, float | None]
 ) -> str | None:
     """Add the errors at this batch size to `errors`; say which is too large, if one is."""
     x, weight = _input(subject, batch)
@@ -150,7 +152,7 @@ def _compare(
     for name, error in _errors(
         results(lambda given: adapter(subject.design, given, half)), expected
     ):
-        errors[name] = max(error, errors.get(name, 0.0))
+        errors[name] = max(error, errors.get(name) or 0.0) if math.isfinite(error) else None
         if not error <= allowed[name]:  # or it is NaN
             return (
                 f"its {name} is off by {error:.2g} at batch {batch}, "
