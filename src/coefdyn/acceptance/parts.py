@@ -92,7 +92,7 @@ def trials(here: Machine) -> Iterator[Row]:
     usable = {name: kernel for name, kernel in ADAPTERS.items() if kernel.absence is None}
     seen: set[str] = set()
     for stem, runs in here.experiments.items():
-        for run in runs:
+        for run in {_shape(run): run for run in runs}.values():
             try:
                 subject, mixer = _subject(run.config, here.device)
             except FileNotFoundError:
@@ -190,6 +190,13 @@ PARTS: dict[str, Callable[[Machine], Iterator[Row]]] = {
 
 def _noisy_recall(here: Machine, *overrides: str) -> Config:
     return compose(["task=noisy_recall", *overrides, *here.overrides])
+
+
+def _shape(run: PlannedRun) -> str:
+    """What a layer of the run depends on: many runs differ in seed and rate only."""
+    task, trainer = run.values["task"], run.values["trainer"]
+    sizes = (task["name"], task["seq_len"], trainer["batch_size"], trainer["precision"])
+    return repr((run.values["model"], sizes))
 
 
 def _subject(config: Config, device: torch.device) -> tuple[trial.Subject, SequenceMixer]:
