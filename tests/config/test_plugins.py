@@ -95,6 +95,7 @@ def test_a_foreign_mixer_is_trained_with_all_but_statistics() -> None:
         coefdyn.check_design("model=causal_mean", plugins=["my_package"])
 
 
+@pytest.mark.long
 def test_a_grid_with_a_foreign_mixer_becomes_a_table(here: Path) -> None:
     grid = [NAMED, "model=causal_mean,gla", "trainer.clip=null,1.0", "scale=smoke"]
     assert main(["sweep", *grid, "action=run"]) == 0
@@ -147,6 +148,7 @@ def test_a_directory_of_yaml_is_a_plugin_without_classes(here: Path) -> None:
     assert config.choices["model/readout"] == "relu"
 
 
+@pytest.mark.long
 def test_an_experiment_of_a_plugin_becomes_a_table_a_picture_and_a_page(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -58,6 +58,7 @@ def verdicts(ending: Ending) -> dict[str, tuple[str, int | None]]:
     return {name: (j.verdict, ending.looks.get(name)) for name, j in ending.verdicts.items()}
 
 
+@pytest.mark.long
 def test_it_ends_when_all_is_decided_and_is_right_much_earlier(tmp_path: Path) -> None:
     ending, done = decided(tmp_path)
     assert ending.words == "all claims are decided"

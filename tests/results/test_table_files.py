@@ -85,6 +85,7 @@ def test_a_table_is_checked_by_what_it_is(tmp_path: Path, name: str) -> None:
         folder.read(name)
 
 
+@pytest.mark.long
 def test_tables_from_real_runs_can_be_drawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
