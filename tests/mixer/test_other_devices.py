@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -111,3 +112,12 @@ def test_forms_equal_definition_with_the_sizes_of_a_gpu(
     """Chunks as on other devices, and tiles of two of them."""
     monkeypatch.setattr(sizes, "CPU", replace(sizes.ACCELERATOR, rows=32))
     check_forms(designs.mixer(choice), 1, 40)
+
+
+def test_tiles_are_as_large_as_a_gpu_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for gigabytes, most in ((8, 2**27), (24, 3 * 2**27), (80, 2**29)):
+        properties = SimpleNamespace(total_memory=gigabytes * 2**30)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _, p=properties: p)
+        sizes._on_gpu.cache_clear()
+        assert sizes.sizes_on(torch.device("cuda", 0)).scores == most
+    sizes._on_gpu.cache_clear()

@@ -5,7 +5,8 @@ few. Where w_t reads what earlier steps of its chunk have written, a chunk stays
 longer triangular solve would cost float32 digits.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 
@@ -55,5 +56,19 @@ ACCELERATOR = Sizes(
 )
 
 
+# Bytes of a GPU for each score of a tile: a backward pass has about six numbers for it at a time,
+# and most of the memory is for the model.
+BYTES_PER_SCORE = 64
+
+
 def sizes_on(device: torch.device) -> Sizes:
+    if device.type == "cuda":
+        return _on_gpu(device)
     return CPU if device.type == "cpu" else ACCELERATOR
+
+
+@cache
+def _on_gpu(device: torch.device) -> Sizes:
+    """Tiles as large as the GPU has room for."""
+    room = torch.cuda.get_device_properties(device).total_memory // BYTES_PER_SCORE
+    return replace(ACCELERATOR, scores=min(ACCELERATOR.scores, room))
