@@ -1,6 +1,7 @@
 """The check of a machine: each part survives the others, and its file has a schema."""
 
 import json
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -107,6 +108,16 @@ def test_a_wrong_kernel_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(check, "PARTS", {"trials": trials})
     assert main(["doctor", "full=true", f"paths.results={tmp_path}"]) == 1
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_failing_tests_of_a_gpu_are_a_failure(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = subprocess.CompletedProcess([], code, stdout="3 passed\n")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
+    (row,) = parts.tests(Machine(torch.device("cuda")))
+    assert row["output"] == ["3 passed"]
+    part = check.Part("tests", "", "done", None, 0.0, [row])
+    assert part.failures == code
 
 
 def test_unknown_part_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,13 +48,13 @@ class AdamW(torch.optim.AdamW):
             super().step()
             self._link()
             return loss
-        together = len(groups) == len(self.param_groups) and self.steps is not None
-        if together and self.steps is not None:
-            self.steps.add_(1)
+        shared = self.steps if len(groups) == len(self.param_groups) else None
+        if shared is not None:
+            shared.add_(1)
         for i in groups:
             group, state = self.param_groups[i], self._state_of(i)
             assert state is not None
-            if not together:
+            if shared is None:
                 state.steps.add_(1)
             torch._fused_adamw_(
                 group["params"], gradients[i], state.means, state.squares, [], state.views,

@@ -73,7 +73,7 @@ def tests(here: Machine) -> Iterator[Row]:
         raise NotHereError("tests come with the repository, not with the wheel")
     if not here.has_gpu:
         raise NotHereError("they need a GPU")
-    command = [
+    command = (
         sys.executable,
         "-m",
         "pytest",
@@ -82,9 +82,10 @@ def tests(here: Machine) -> Iterator[Row]:
         "-q",
         "--no-header",
         str(root / "tests"),
-    ]
+    )
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=root)
-    yield {"exit_code": done.returncode, "output": done.stdout.splitlines()[-30:]}
+    row: Row = {"exit_code": done.returncode, "output": done.stdout.splitlines()[-30:]}
+    yield row | ({"failed": f"pytest ends with {done.returncode}"} if done.returncode else {})
 
 
 def trials(here: Machine) -> Iterator[Row]:
@@ -93,10 +94,7 @@ def trials(here: Machine) -> Iterator[Row]:
     seen: set[str] = set()
     for stem, runs in here.experiments.items():
         for run in {_shape(run): run for run in runs}.values():
-            try:
-                subject, mixer = _subject(run.config, here.device)
-            except FileNotFoundError:
-                continue  # text that was not prepared; `short_runs` says so
+            subject, mixer = _subject(run.config, here.device)
             for name, kernel in usable.items():
                 key = trial.key_of(kernel, subject)
                 if key in seen or kernel.obstacle(subject.design) is not None:
