@@ -169,6 +169,12 @@ TASKS: dict[str, Row] = {
     },
     "copy": {"task.vocab_size": 32, "task.seq_len": 256, "task.num_train": 12800},
 }  # fmt: skip
+# Tasks that are another with these settings.
+VARIANTS: dict[str, tuple[str, Row]] = {
+    "word_z60": ("group_word", {"vocab_size": 60, "group": "Z60", "tokens": "elements"}),
+    "word_s3": ("group_word", {"vocab_size": 6, "group": "S3", "tokens": "elements"}),
+    "word_s5": ("group_word", {"vocab_size": 120, "group": "S5", "tokens": "generators"}),
+}
 TEST: Row = {"task.num_test": 1280, "task.source": "native", "task.seed": 0}
 
 # What an experiment leaves alone, besides MODEL and TRAINING.

@@ -84,6 +84,12 @@ def lite(*trainer: int, **task: Any) -> Row:
     return section(counts | task, sizes(32, 4, 64), (3e-3, 0.0), *trainer)
 
 
+def once(**task: Any) -> Row:
+    """One layer, and every sequence once."""
+    model = sizes(64, 4, 128) | {"n_layers": 1}
+    return section({"num_test": 640} | task, model, (3e-3, 0.0), 1, 64, 1)
+
+
 def smoke(**task: Any) -> Row:
     counts = {"num_train": 32, "num_test": 16}
     return section(counts | task, sizes(16, 2, 16), (5e-3, 0.0), 2, 16, 1)
@@ -104,9 +110,9 @@ SCALES: dict[str, dict[str, Any]] = {
         ),
         "in_context_recall": lite(20, 64, 2, vocab_size=12, seq_len=32),
         "compression": lite(40, 64, 4, vocab_size=8, seq_len=12),
-        "parity": lite(40, 64, 4, seq_len=32, num_train=12800),
+        "parity": once(seq_len=32, num_train=160000),
         "modular_arithmetic": lite(40, 64, 4, seq_len=32, num_train=12800),
-        "group_word": lite(40, 64, 4, seq_len=32, num_train=12800),
+        "group_word": once(seq_len=32, num_train=160000),
         "flip_flop": lite(40, 64, 4, seq_len=64),
         "mqar": lite(
             40, 64, 4, vocab_size=128, seq_len=64, num_kv_pairs=8, num_train=12800,

@@ -13,6 +13,7 @@ from coefdyn.config.compose import Config, Draft, raw
 from coefdyn.config.multirun import sweep_points
 from coefdyn.config.plugins import CONF, options
 from tests.config.composed import composed, plain
+from tests.config.own import OURS
 from tests.config.paper import (
     AXES,
     FIXED,
@@ -22,6 +23,7 @@ from tests.config.paper import (
     TASKS,
     TEST,
     TRAINING,
+    VARIANTS,
     WIKITEXT,
     Row,
 )
@@ -57,10 +59,9 @@ def test_conf_says_what_the_paper_says(overrides: str) -> None:
 
 def test_every_preset_task_and_experiment_is_in_the_tables() -> None:
     assert sorted(PRESETS) == options("model")
-    assert sorted([*TASKS, "wikitext103"]) == options("task")
+    assert sorted([*TASKS, *VARIANTS, "wikitext103"]) == options("task")
     assert sorted(AXES) == sorted(FIXED)
-    made_of_others = ["open_choices", "position_schemes"]
-    assert sorted([*AXES, *made_of_others]) == options("experiment")
+    assert sorted([*AXES, *OURS, "open_choices"]) == options("experiment")
 
 
 @cache
@@ -150,7 +151,10 @@ def test_every_size_comes_from_its_own_place_in_the_scale() -> None:
             assert written[section][key] == f"{of_task}.{section}.{key}}}"
     assert written["model"]["vocab_size"] == "${task.vocab_size}"
     assert written["model"]["max_length"] == "${task.seq_len}"
-    for name in options("task"):
+    for name, (task, settings) in VARIANTS.items():
+        given = {"defaults": [task, "_self_"]} | settings
+        assert plain(CONF / "task" / f"{name}.yaml") == given
+    for name in (name for name in options("task") if name not in VARIANTS):
         task = plain(CONF / "task" / f"{name}.yaml")
         assert task["name"] == name
         assert task.get("seed", "${seed}") == "${seed}"

@@ -56,6 +56,8 @@ FILES: dict[str, tuple[str, Row]] = {
     "evolution/forget_householder": ("Forget", of({}, "Householder", FREE | {"learned": True})),
     "evolution/rwkv7": ("Rwkv7", {"rank": 16, "decay_range": [-6.0, -1.0]}),
     "evolution/householder_product": ("Householder", KEY | {"learned": True, "repeats": 2}),
+    "evolution/householder_product_four": ("Householder", KEY | {"learned": True, "repeats": 4}),
+    "evolution/householder_key_positive": ("Householder", KEY | {"learned": True, "strength": 1.0}),
     "evolution/gated_householder_product": (
         "Householder",
         decayed("Mamba2Decay", PER_HEAD | MAMBA2)[1] | {"repeats": 2},

@@ -199,13 +199,13 @@ def test_evolution_matrices_equal_their_equation(name: str) -> None:
         lambda_ = torch.exp(-math.exp(-0.5) * decay)
         return diagonal(lambda_) - (rate * w).unsqueeze(-1) * w.unsqueeze(-2)
 
-    def product(decay: Tensor) -> Tensor:
-        """Two micro-steps a step; the decay before the first."""
-        beta = (2 * torch.sigmoid(evolution.strength(x))).unflatten(-1, (2, 2))
+    def product(decay: Tensor, repeats: int = 2) -> Tensor:
+        """Micro-steps of a step; the decay before the first."""
+        beta = (2 * torch.sigmoid(evolution.strength(x))).unflatten(-1, (2, repeats))
         beta = beta.transpose(1, 2).flatten(2)[..., None, None]
         w = F.normalize(k, dim=-1)
         A = eye - beta * w.unsqueeze(-1) * w.unsqueeze(-2)
-        A[:, :, ::2] = A[:, :, ::2] @ decay
+        A[:, :, ::repeats] = A[:, :, ::repeats] @ decay
         return A
 
     def householder(beta: Tensor | float) -> Tensor:
@@ -226,6 +226,7 @@ def test_evolution_matrices_equal_their_equation(name: str) -> None:
         "householder_key_fixed": lambda: householder(2.0),
         "householder_free_fixed": lambda: householder(2.0),
         "householder_key_learned": lambda: householder(learned(2.0)),
+        "householder_key_positive": lambda: householder(learned(1.0)),
         "householder_free_learned": lambda: householder(learned(2.0)),
         "gated_householder": lambda: householder(learned(2.0)) @ diagonal(mamba2(evolution.decay)),
         "diagonal_householder": lambda: householder(learned(2.0)) @ diagonal(gla(evolution.decay)),
@@ -241,6 +242,7 @@ def test_evolution_matrices_equal_their_equation(name: str) -> None:
         "forget_householder": lambda: sheared(householder(learned(2.0)), forget(evolution)),
         "rwkv7": rwkv7,
         "householder_product": lambda: product(eye),
+        "householder_product_four": lambda: product(eye, repeats=4),
         "gated_householder_product": lambda: product(diagonal(mamba2(evolution.decay))),
     }
     assert name in expected, f"write the equation of {name} here"

@@ -24,6 +24,20 @@ POWER = ["softplus, eta one in [0.15, 0.95]", "relu, eta one in [0.15, 0.95]",
 BARE = ["exp <= 0.15", "softplus <= 0.15", "relu in [0.15, 0.95]"]
 FAMILIES = ("softmax attention", "relu attention", "mamba2", "householder")
 LOG = "log perplexity: "
+SIGNS = ("signed mamba2", "signed gla", "householder key learned")
+ABLE = {
+    "parity": SIGNS,
+    "sum modulo 60": ("householder product", "mamba3"),
+    "permutations of 3": ("householder product",),
+    "permutations of 5": ("householder product four",),
+}
+UNABLE = {
+    "parity": ("scalar mamba2", "diagonal gla", "householder key positive"),
+    "sum modulo 60": SIGNS,
+    "permutations of 3": SIGNS,
+    "permutations of 5": ("householder key learned", "householder product"),
+}
+ONE_LAYER = [f"{words}: beyond 80 % of the gap >= 0" for words in ("SMMM", "MSMM", "MMSM", "MMMS")]
 EFFECTS = {
     "P1 slopes": ["slope, linear in [0.85, 1.15]", "slope, quadratic in [1.8, 2.2]"],
     **{
@@ -56,8 +70,41 @@ EFFECTS = {
         for phi in ("exp", "softplus", "relu")
     ],
     "Position schemes solve": [
-        f"{name} >= 0.95" for name in ("cI", "rotary", "ALiBi", "FoX", "Wall", "PaTH", "PaTH-FoX")
+        f"{name} >= 0.95" for name in ("cI", "ALiBi", "FoX", "Wall", "PaTH-FoX", "rotary", "PaTH")
     ],
+    "Position lengths, kept": [
+        f"{name}: accuracy lost <= 0.05" for name in ("cI", "ALiBi", "FoX", "Wall", "PaTH-FoX")
+    ],
+    "Position lengths, lost": [
+        f"{name}: accuracy lost >= 0.1" for name in ("learned", "sinusoidal", "rotary")
+    ],
+    "Position lengths, copying": ["A_t - embeddings >= 0.05"],
+    **{
+        f"State tracking, {task}, learned": [
+            f"solved by {name} (12 of 12 seeds) >= 0.5" for name in names
+        ]
+        for task, names in ABLE.items()
+    },
+    **{
+        f"State tracking, {task}, out of reach": [f"{name} <= 0.9" for name in names]
+        for task, names in UNABLE.items()
+    },
+    "State tracking, four times the length": [
+        f"{words} (12 of 12 seeds) >= 0.5"
+        for words in (
+            "permutations of 3 by householder product",
+            "permutations of 5 by householder product four",
+            "parity by householder key learned",
+        )
+    ],
+    "MQAR, attention": [f"width {n} >= 0.95" for n in (8, 16, 32)],
+    "MQAR, state": [
+        f"{name}: widest - narrowest >= 0.1"
+        for name in ("gla", "mamba2", "deltanet", "gated_deltanet")
+    ],
+    "MQAR, delta rule": ["delta rule - decay, width 16 >= 0.05"],
+    "Hybrids, one layer": ONE_LAYER,
+    "Hybrids, some place": ONE_LAYER,
     "P3 without position, against chance": BARE,
     "P3 without position, against counting tokens": BARE,
     "P4 structure, fuzzy recall": STRUCTURES,

@@ -11,6 +11,7 @@ from coefdyn.paper.verdicts import judge
 from coefdyn.principles.invariance import same_function
 from coefdyn.results.claim import Claim
 from coefdyn.results.files import TableFolder
+from coefdyn.results.tables import AXES, axes_of_run
 from tests.paper.worlds import SCRIPTED, fill, right, runs_of
 
 pytestmark = pytest.mark.long
@@ -121,15 +122,14 @@ def test_points_that_a_claim_reads_are_points_of_its_grids() -> None:
     for claim in CLAIMS.values():
         stems = [stem for stem in claim.needs if not experiments()[stem].columns]
         for where in claim.reads:
-            names = {k: v for k, v in where.items() if k in ("task", "readout", "model", "scaling",
-                     "evolution", "normalization", "position")}  # fmt: skip
+            names = {k: v for k, v in where.items() if k in AXES}
             found = [
                 run
                 for stem in stems
                 for run in runs_of(stem)
-                if all(run.choices.get(k, run.choices.get(f"model/{k}")) == v
-                       for k, v in names.items())
-            ]  # fmt: skip
+                for row in [axes_of_run(run)]
+                if all(row[k] == v for k, v in names.items())
+            ]
             known = claim.invariance is not None  # without a run
             assert found or known or not stems, (claim.name, where)
 

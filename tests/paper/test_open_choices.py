@@ -9,7 +9,7 @@ from coefdyn.config.multirun import sweep_points
 from coefdyn.config.plugins import options
 from coefdyn.errors import ConfigError
 from coefdyn.paper import experiment_of
-from coefdyn.paper.open_choices import RAW, STEM, under, verdicts
+from coefdyn.paper.ours.open_choices import RAW, STEM, under, verdicts
 from coefdyn.results.files import TableFolder
 from tests.paper.worlds import Outcome, PlannedRun, record, right, runs_of, wrong
 

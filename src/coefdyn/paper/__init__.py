@@ -1,4 +1,4 @@
-"""The paper's experiments and our own: a module per principle, with its figures and claims.
+"""The paper's experiments, a module per principle, and in ours/ our own, with figures and claims.
 
 A claim whose runs are not in the tables is `not enough runs`. A claim that compares designs which
 are the same function is `invariant by construction`; the sameness is checked numerically.
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 @cache
 def experiments() -> dict[str, Experiment]:
     """All experiments by stem, in the paper's order. Each module lists its own in EXPERIMENTS."""
-    names = [module.name for module in pkgutil.iter_modules(__path__)]
-    names.sort(key=lambda name: (not name.startswith("principle"), name))
-    modules = [importlib.import_module(f"{__name__}.{name}") for name in names]
+    names = [module.name for module in pkgutil.walk_packages(__path__, f"{__name__}.")]
+    names.sort(key=lambda name: (not name.startswith(f"{__name__}.principle"), name))
+    modules = [importlib.import_module(name) for name in names]
     declared = [experiment for m in modules for experiment in getattr(m, "EXPERIMENTS", ())]
     return {experiment.stem: experiment for experiment in declared}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import binomtest
 
 from coefdyn.results.claim import SEEDS, Effect, NotEnoughRunsError, Region, Tables, effect_of
 from coefdyn.results.rounds import PILOT
@@ -79,6 +80,30 @@ def mean(
     tables: Tables, name: str, stem: str, where: Where, region: Region, column: str = "accuracy"
 ) -> Effect:
     return contrast(tables, name, [(1.0, stem, column, where)], region)
+
+
+def share_of_seeds(
+    tables: Tables,
+    name: str,
+    stem: str,
+    where: Where,
+    least: float,
+    region: Region,
+    column: str = "accuracy",
+) -> Effect:
+    """The share of seeds that reach `least`, with Clopper and Pearson's exact interval.
+
+    For outcomes of all or nothing, whose mean is that of no seed.
+    """
+    values = values_of(tables, stem, column, where)
+    reached = int((values >= least).sum())
+
+    def interval(level: float) -> tuple[float, float]:
+        found = binomtest(reached, len(values)).proportion_ci(level)
+        return float(found.low), float(found.high)
+
+    words = f"{name} ({reached} of {len(values)} seeds)"
+    return Effect(words, reached / len(values), region, interval, len(values))
 
 
 def mean_slope(name: str, groups: Sequence[pd.DataFrame], x: str, y: str, region: Region) -> Effect:

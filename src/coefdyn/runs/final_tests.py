@@ -2,7 +2,8 @@
 
 `task.test_lengths=[128,256]` gives the metrics test/accuracy@128 and test/accuracy@256.
 `task.test_gaps=true` gives test/accuracy@gap1, @gap2, @gap4, ...: questions with a gap of 4 to 7
-steps count for @gap4. Nothing of the training depends on them.
+steps count for @gap4. They are of the longest test there is. Nothing of the training depends on
+them.
 """
 
 import time
@@ -46,7 +47,8 @@ def final_tests(task: Task, test: Examples, section: Mapping[str, Any]) -> Final
     if by_gap not in (True, False):
         raise ConfigError(f"task.test_gaps={by_gap} must be true or false")
     tests = {} if lengths is None else dict(_at_lengths(task, lengths, section))
-    return tests | (dict(_by_gap(task, test)) if by_gap else {})
+    longest = max((test, *(t.examples for t in tests.values())), key=lambda e: e.inputs.shape[1])
+    return tests | (dict(_by_gap(task, longest)) if by_gap else {})
 
 
 def refuse_for_text(section: Mapping[str, Any]) -> None:

@@ -1,0 +1,56 @@
+"""Our own experiments beyond the paper's: their grids, written by hand as in paper.py."""
+
+from tests.config.paper import PRESETS, Row
+
+EVOLUTIONS = (
+    "scalar_mamba2 signed_mamba2 diagonal_gla signed_gla householder_key_positive "
+    "householder_key_learned householder_product householder_product_four rotary mamba3"
+)
+SCHEMES = (
+    "identity constant rotary alibi forget householder_free_learned forget_householder diagonal_gla"
+)
+ARCHITECTURES = (
+    "softmax_attention linear_attention normalized_attention gla mamba2 deltanet gated_deltanet "
+    "mlstm rope alibi fox wall path path_fox retnet mamba3 deltanet_signed kda deltaproduct "
+    "gated_deltaproduct rwkv7"
+)
+PATTERNS = (
+    "[mamba2] [softmax_attention,mamba2,mamba2,mamba2] [mamba2,softmax_attention,mamba2,mamba2] "
+    "[mamba2,mamba2,softmax_attention,mamba2] [mamba2,mamba2,mamba2,softmax_attention] "
+    "[softmax_attention,mamba2] [mamba2,softmax_attention] [softmax_attention]"
+)
+# By scale: the number of runs that a plan has, and of seeds that follow pilots.
+COUNTS: dict[str, dict[str, tuple[int, int]]] = {
+    "state_tracking": {"paper": (400, 0), "lite": (80, 200), "smoke": (40, 0)},
+    "position_lengths": {"paper": (200, 0), "lite": (40, 60), "smoke": (20, 0)},
+    "mqar_frontier": {"paper": (252, 0), "lite": (84, 126), "smoke": (63, 0)},
+    "hybrids": {"paper": (80, 0), "lite": (16, 24), "smoke": (8, 0)},
+}
+OURS = tuple(COUNTS)
+# What varies besides seeds and rates, at lite.
+AXES: dict[str, dict[str, str]] = {
+    "state_tracking": {"task": "parity word_z60 word_s3 word_s5", "model/evolution": EVOLUTIONS},
+    "position_lengths": {
+        "task": "noisy_recall copy", "model/evolution": SCHEMES,
+        "model/position": "none learned sinusoidal",
+    },
+    "mqar_frontier": {"model": ARCHITECTURES, "model.n_state": "16 32 64"},
+    "hybrids": {"model.pattern": PATTERNS},
+}  # fmt: skip
+# What all runs share, at lite.
+FIXED: dict[str, Row] = {
+    "state_tracking": {
+        "model": "gla", "model.n_layers": 1, "trainer.clip": 1.0, "task.test_lengths": [64, 128],
+        "model/scaling": "inverse_sqrt", "model/readout": "identity", "model/normalization": "one",
+    },
+    "position_lengths": {
+        "model": "softmax_attention", "model/readout": "exp", "model.factor": 0.95,
+        "model.max_length": 512, "task.test_lengths": [256, 512], "task.test_gaps": True,
+    },
+    "mqar_frontier": {"task.vocab_size": 512, "model.n_heads": 2, "model.n_layers": 2},
+    "hybrids": {
+        "task.vocab_size": 512, "model.n_heads": 2, "model.n_layers": 4,
+        "model/position": "learned",
+    },
+}  # fmt: skip
+assert set(ARCHITECTURES.split()) <= set(PRESETS)
