@@ -15,9 +15,9 @@ ARCHITECTURES = (
     "gated_deltaproduct rwkv7"
 )
 PATTERNS = (
-    "[mamba2] [softmax_attention,mamba2,mamba2,mamba2] [mamba2,softmax_attention,mamba2,mamba2] "
-    "[mamba2,mamba2,softmax_attention,mamba2] [mamba2,mamba2,mamba2,softmax_attention] "
-    "[softmax_attention,mamba2] [mamba2,softmax_attention] [softmax_attention]"
+    "[mamba2] [softmax_attention_conv,mamba2,mamba2,mamba2] [mamba2,softmax_attention_conv,mamba2,mamba2] "
+    "[mamba2,mamba2,softmax_attention_conv,mamba2] [mamba2,mamba2,mamba2,softmax_attention_conv] "
+    "[softmax_attention_conv,mamba2] [mamba2,softmax_attention_conv] [softmax_attention_conv]"
 )
 # By scale: the number of runs that a plan has, and of seeds that follow pilots.
 COUNTS: dict[str, dict[str, tuple[int, int]]] = {
@@ -47,10 +47,13 @@ FIXED: dict[str, Row] = {
         "model": "softmax_attention", "model/readout": "exp", "model.factor": 0.95,
         "model.max_length": 512, "task.test_lengths": [256, 512], "task.test_gaps": True,
     },
-    "mqar_frontier": {"task.vocab_size": 512, "model.n_heads": 2, "model.n_layers": 2},
+    "mqar_frontier": {
+        "task.vocab_size": 512, "model.n_heads": 2, "model.n_layers": 2,
+        "model/preprocess": "short_conv",
+    },
     "hybrids": {
         "task.vocab_size": 512, "model.n_heads": 2, "model.n_layers": 4,
-        "model/position": "learned",
+        "model/position": "none", "model/preprocess": "short_conv",
     },
 }  # fmt: skip
 assert set(ARCHITECTURES.split()) <= set(PRESETS)

@@ -50,6 +50,9 @@ PRESETS: dict[str, Row] = {
     "mamba2_inverse_sqrt": PLAIN | recurrent("scalar_mamba2", "inverse_sqrt"),
     "mamba2_unscaled": PLAIN | recurrent("scalar_mamba2", "one"),
     "softmax_attention_unscaled": PLAIN | attention("exp", b="one"),
+    "softmax_attention_conv": PLAIN
+    | attention("exp")
+    | {"model/preprocess": "short_conv", "model/position": "none"},
     "all_principles": PLAIN | recurrent("gated_householder", "gate_inverse_sqrt"),
     "all_but_p1": PLAIN
     | recurrent("gated_householder", "gate_inverse_sqrt", "row_sum")

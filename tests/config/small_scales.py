@@ -115,8 +115,8 @@ SCALES: dict[str, dict[str, Any]] = {
         "group_word": once(seq_len=32, num_train=160000),
         "flip_flop": lite(40, 64, 4, seq_len=64),
         "mqar": lite(
-            40, 64, 4, vocab_size=128, seq_len=64, num_kv_pairs=8, num_train=12800,
-            train_mix=[[2, 16], [4, 32], [8, 64]],
+            1, 64, 1, vocab_size=512, seq_len=64, num_kv_pairs=8, num_train=128000,
+            train_mix=[[4, 64], [8, 64]],
         ),
         "copy": lite(40, 64, 4, vocab_size=16, seq_len=64, num_train=12800),
         "wikitext103": section(

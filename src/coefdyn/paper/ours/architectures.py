@@ -27,7 +27,7 @@ def draw(tables: Tables) -> Figure:
     with paper_style():
         figure = Figure(figsize=(PAGE, 0.9 + 0.31 * len(names)), layout="constrained")
         axes = figure.subplots()
-        picture = squares(axes, accuracy, font_size=8)
+        picture = squares(axes, accuracy, font_size=8.0)
         for row, column in np.argwhere(at_edge):
             colour = "white" if accuracy.iloc[row, column] < 0.55 else "black"
             axes.annotate("____", (column, row), xytext=(0, -2), ha="center", va="center",
