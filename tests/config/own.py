@@ -14,10 +14,10 @@ ARCHITECTURES = (
     "mlstm rope alibi fox wall path path_fox retnet mamba3 deltanet_signed kda deltaproduct "
     "gated_deltaproduct rwkv7"
 )
+M, S = "mamba2", "softmax_attention_conv"
 PATTERNS = (
-    "[mamba2] [softmax_attention_conv,mamba2,mamba2,mamba2] [mamba2,softmax_attention_conv,mamba2,mamba2] "
-    "[mamba2,mamba2,softmax_attention_conv,mamba2] [mamba2,mamba2,mamba2,softmax_attention_conv] "
-    "[softmax_attention_conv,mamba2] [mamba2,softmax_attention_conv] [softmax_attention_conv]"
+    f"[{M}] [{S},{M},{M},{M}] [{M},{S},{M},{M}] [{M},{M},{S},{M}] [{M},{M},{M},{S}] [{S},{M}] "
+    f"[{M},{S}] [{S}]"
 )
 # By scale: the number of runs that a plan has, and of seeds that follow pilots.
 COUNTS: dict[str, dict[str, tuple[int, int]]] = {

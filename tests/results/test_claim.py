@@ -3,8 +3,10 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
+from scipy.stats import binom
 
 from coefdyn.results.claim import (
     LEVEL,
@@ -17,6 +19,8 @@ from coefdyn.results.claim import (
     any_verdict,
     size_of,
 )
+from coefdyn.results.effects import share_of_seeds
+from coefdyn.results.tables import AXES
 from coefdyn.results.variance import TRUST, prior_of, spread_ratio, weighted_sum
 
 
@@ -181,3 +185,19 @@ def test_a_ratio_of_spreads_and_its_interval() -> None:
     back = spread_ratio(narrow, wide, 0.95)
     assert back == pytest.approx((1 / value, 1 / high, 1 / low), rel=0.08)
     assert spread_ratio(wide, narrow, 0.95) == (value, low, high)  # the same every time
+
+
+def test_a_share_of_seeds_has_an_exact_interval() -> None:
+    runs = pd.DataFrame(
+        [dict.fromkeys(AXES, "x") | {"seed": seed, "status": "finished", "lr": 1.0,
+          "weight_decay": 0.0, "accuracy": value, "run_id": str(seed)}
+         for seed, value in enumerate([1.0, 0.95, 0.2, 0.99, 1.0])]
+    )  # fmt: skip
+    effect = share_of_seeds({"mine_runs": runs}, "solved", "mine", {}, 0.95, Region(0.5))
+    assert effect.name == "solved (4 of 5 seeds)"
+    assert effect.value == pytest.approx(0.8)
+    low, high = effect.at(0.95)
+    assert binom.sf(3, 5, low) == pytest.approx(0.025)  # as rare as four or more may be
+    assert binom.cdf(4, 5, high) == pytest.approx(0.025)
+    all_of_them = share_of_seeds({"mine_runs": runs}, "", "mine", {}, 0.1, Region(0.5))
+    assert all_of_them.at(0.95) == pytest.approx((0.025 ** (1 / 5), 1.0))

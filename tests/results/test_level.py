@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from scipy.stats import binom, binomtest
 
-from coefdyn.results.claim import LEVEL, Region, effect_of
+from coefdyn.results.claim import LEVEL, Effect, Region, effect_of
 from coefdyn.results.variance import Values, prior_of, spread_ratio, weighted_sum
 from tests.results.noise import residuals
 
@@ -76,3 +77,38 @@ def test_power_at_the_deviation_of_our_seeds() -> None:
         assert told / 400 >= last - 0.05
         last = told / 400
     assert last > 0.8
+
+
+def share_told(share: float, border: float) -> list[dict[str, float]]:
+    """The chances that a claim of a share of seeds is told by each look; without drawing."""
+    going, told, before = {0: 1.0}, {"inside": 0.0, "outside": 0.0}, 0
+    looks = []
+    for seeds in LOOKS:
+        more, after = seeds - before, {}
+        for reached, chance in going.items():
+            for extra in range(more + 1):
+                count = reached + extra
+                after[count] = after.get(count, 0.0) + chance * binom.pmf(extra, more, share)
+        going, before = {}, seeds
+        for count, chance in after.items():
+            found = binomtest(count, seeds).proportion_ci(LEVEL)
+            side = Effect("", count / seeds, Region(border), lambda _, f=found: (f.low, f.high),
+                          seeds).side(LEVEL)  # fmt: skip
+            if side == "across":
+                going[count] = chance
+            else:
+                told[side] += float(chance)
+        looks.append(dict(told))
+    return looks
+
+
+def test_at_its_border_a_share_of_seeds_errs_in_five_percent() -> None:
+    at_border = share_told(0.5, 0.5)[-1]
+    print(at_border)
+    assert max(at_border.values()) <= 0.05
+    for share in (0.9, 1.0):
+        power = [look["inside"] for look in share_told(share, 0.5)]
+        print(share, power)
+        assert power == sorted(power)
+    assert [look["inside"] for look in share_told(1.0, 0.5)] == pytest.approx([0, 0, 1, 1])
+    assert share_told(0.0, 0.5)[2]["outside"] == pytest.approx(1)

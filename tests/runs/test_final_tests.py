@@ -156,3 +156,18 @@ def test_octaves_of_gaps_share_out_all_questions() -> None:
         scored = final.examples.targets != IGNORE
         assert np.array_equal(final.examples.targets[scored], test.targets[scored])
         assert final.examples.inputs is test.inputs
+
+
+def test_gaps_are_those_of_the_longest_test(tmp_path: Path) -> None:
+    more = ("task=noisy_recall", "task.test_lengths=[32,64]", "task.test_gaps=true", "seed=3")
+    record = run_smoke(tmp_path, ROPE, *more)
+    longest = build_task(compose(["task=noisy_recall", "scale=smoke", "task.seq_len=64"]))
+    examples = longest.generate("test", 3)
+    gaps = longest.gaps(examples)
+    assert gaps is not None
+    octaves = np.log2(gaps[examples.targets != IGNORE]).astype(int)
+    counts = {f"test/accuracy@gap{2**n}": (octaves == n).sum() for n in set(octaves.tolist())}
+    assert counts.keys() == {name for name in record.metrics if "@gap" in name}
+    accuracies = [record.metrics[name] for name in counts]
+    weighted = np.average(accuracies, weights=list(counts.values()))
+    assert weighted == pytest.approx(record.metrics["test/accuracy@64"])

@@ -82,7 +82,7 @@ EXPERIMENTS = (
     Experiment(
         STEM,
         caption="Hybrids of four layers on multi-query associative recall: Mamba-2 (M) and softmax "
-        "attention (S), each with a short convolution. Not in the paper. A dot per seed, lines 95 % "
+        "attention (S), each with a short convolution. Not in the paper. A dot per seed, 95 % "
         "intervals.",
         draw=draw,
         claims=(
