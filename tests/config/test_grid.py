@@ -16,7 +16,9 @@ from coefdyn.errors import ConfigError
 
 # Whose designs others have too: shared runs, the same with a norm, presets that tests train.
 ALIKE = ("principle2_2_zeros", "principle5_no_post_norm", "principle6_no_post_norm",
-         "architectures", "open_choices", "principle2_2_length")  # fmt: skip
+         "architectures", "open_choices", "principle2_2_length",
+         # planned by test_own_experiments.py
+         "state_tracking", "position_lengths", "mqar_frontier", "hybrids")  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ def test_what_varies_and_what_all_runs_share(experiment: str) -> None:
     assert in_force(compose([f"experiment={experiment}", "scale=lite"]), row) == row
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("experiment", OURS)
 def test_the_head_of_its_file_counts_its_runs(experiment: str) -> None:
     """At paper scale and smoke from the grid, at lite from the plan: every model can be built."""

@@ -92,7 +92,8 @@ def test_float32_error_is_at_most_twice_that_of_the_loop(
     single, exact = designs.mixer(choice, torch.float32), designs.mixer(choice)
     exact.load_state_dict(single.state_dict())
     signed_sums = choice[3] == "row_sum" and not single.design.readout.nonnegative
-    batch = 32 if signed_sums else 16
+    # The median of 16 ratios may be 2.1 where that of 256 is 1.9, as with mlstm.
+    batch = 32 if signed_sums else 64 if choice[3] == "mlstm" else 16
     x = designs.inputs(single, batch, 40 if not signed_sums else 24)
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn(batch, x.shape[1], designs.SIZES["d_value"], generator=generator)

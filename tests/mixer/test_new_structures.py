@@ -297,4 +297,4 @@ def test_factors_that_do_not_commute_are_refused() -> None:
     with pytest.raises(ValueError, match="does not grow"):
         Alibi(2, of=Constant(1.05))
     with pytest.raises(ValueError, match="nothing but a decay"):
-        Householder(6, 2, own_direction=False, learned=True, decay=Rotary(8, 2))
+        Householder(6, 2, own_direction=False, learned=True, strength=2.0, decay=Rotary(8, 2))

@@ -116,7 +116,7 @@ def test_a_browser_can_sort_and_filter_it(page: Path, tmp_path: Path, width: int
     assert all("relu" in text for text in seen["filtered"])
     assert (seen["runs"], seen["expanded"], seen["closed"]) == (16, "true", 0)
     assert seen["curves"] == 5  # a line per seed
-    assert (seen["links"], seen["dead"], seen["opened"]) == (13, 0, True)
+    assert (seen["links"], seen["dead"], seen["opened"]) == (15, 0, True)
     assert seen["drawn"] == 3 + 8  # the claims that two experiments decide
     assert seen["focus"] == "accuracy"
 

@@ -139,7 +139,7 @@ def closed_form(name: str, mixer: torch.nn.Module, x: Tensor) -> Tensor:
         return dot * beta.unsqueeze(-2) / root
     dot = torch.einsum("bhin,bhijnm,bhjm->bhij", q, products(transition, k), k)
     causal = torch.ones(dot.shape[-2:], dtype=torch.bool).tril()
-    if name in ("softmax_attention_unscaled", "softmax_attention", "rope", "path", "wall"):
+    if name.startswith("softmax_attention") or name in ("rope", "path", "wall"):
         score = dot if name == "softmax_attention_unscaled" else dot / root
         return score.masked_fill(~causal, -torch.inf).softmax(-1)
     if name == "relu_attention":

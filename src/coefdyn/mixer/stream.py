@@ -52,7 +52,8 @@ class Stream:
     """Input of the forms: queries, scaled keys b_j k_j, values and A_t without turns and shears.
 
     Where keys could overflow, those of step t are divided by e^(m_t). `key_unit` is m_t;
-    `log_unit` is the logarithm of the factor by which the coefficients of a row shrink.
+    `log_unit` is the logarithm of the factor by which the coefficients of a row shrink; a token
+    has one row, also where A_t repeats.
     """
 
     q: Float[Tensor, "b h t n"]
@@ -60,7 +61,7 @@ class Stream:
     v: Float[Tensor, "b h t p"]
     transition: Transition
     frame: Frame = Frame()
-    log_unit: Float[Tensor, "b h t"] | None = None
+    log_unit: Float[Tensor, "b h i"] | None = None
     key_unit: Float[Tensor, "b h t"] | None = None
     scale: float = 1.0  # a factor that the form must still apply to the queries
 

@@ -200,7 +200,7 @@ class Householder(Evolution):
         n_heads: int,
         own_direction: bool,
         learned: bool,
-        strength: float = 2.0,
+        strength: float,
         decay: Evolution | None = None,
         repeats: int = 1,
     ) -> None:
