@@ -27,6 +27,41 @@ COUNTS: dict[str, dict[str, tuple[int, int]]] = {
     "hybrids": {"paper": (80, 0), "lite": (16, 24), "smoke": (8, 0)},
 }
 OURS = tuple(COUNTS)
+WITHOUT_PILOTS = ("mad_benchmark", "mad_switches")
+# The original benchmark's settings: its baseline, then what it varies, one at a time.
+MAD: dict[str, tuple[dict[str, float], dict[str, list[float]]]] = {
+    "compression": (
+        {"vocab_size": 16, "seq_len": 32, "num_train": 12800},
+        {"vocab_size": [32, 64, 128], "seq_len": [64, 128, 256],
+         "num_train": [6400, 3200, 1600, 800]},
+    ),
+    "fuzzy_recall": (
+        {"vocab_size": 16, "seq_len": 128, "num_train": 12800, "k_motif_size": 3,
+         "v_motif_size": 3},
+        {"vocab_size": [32, 64, 128], "seq_len": [256, 512, 1024],
+         "num_train": [6400, 3200, 1600, 800]},
+    ),
+    "in_context_recall": (
+        {"vocab_size": 16, "seq_len": 128, "num_train": 12800},
+        {"vocab_size": [32, 64, 128], "seq_len": [256, 512, 1024],
+         "num_train": [6400, 3200, 1600, 800]},
+    ),
+    "memorization": (
+        {"vocab_size": 256, "seq_len": 32, "num_train": 256},
+        {"vocab_size": [512, 1024, 2048, 4096, 8192]},
+    ),
+    "noisy_recall": (
+        {"vocab_size": 32, "noise_vocab_size": 16, "seq_len": 128, "num_train": 12800,
+         "frac_noise": 0.2},
+        {"vocab_size": [48, 80, 144], "seq_len": [256, 512, 1024],
+         "num_train": [6400, 3200, 1600, 800], "frac_noise": [0.4, 0.6, 0.8]},
+    ),
+    "selective_copying": (
+        {"vocab_size": 16, "seq_len": 256, "num_tokens_to_copy": 16, "num_train": 12800},
+        {"vocab_size": [32, 64, 128], "seq_len": [512, 1024],
+         "num_train": [6400, 3200, 1600, 800], "num_tokens_to_copy": [32, 64, 96]},
+    ),
+}  # fmt: skip
 # What varies besides seeds and rates, at lite.
 AXES: dict[str, dict[str, str]] = {
     "state_tracking": {"task": "parity word_z60 word_s3 word_s5", "model/evolution": EVOLUTIONS},

@@ -207,6 +207,7 @@ FIXED: dict[str, Row] = {
 # The axes of each experiment, in order.
 LRS = {"optimizer.lr": "1e-4 5e-4 1e-3 5e-3 1e-2", "optimizer.weight_decay": "0 0.1"}
 RATES = {"seed": "0"} | LRS
+ONE_RATE = {"seed": "0", "optimizer.lr": "6e-4"}  # of language
 THREE = {"seed": "0 1 2"} | LRS
 BOTH = {"task": "fuzzy_recall selective_copying"}
 SCALINGS = {
@@ -241,7 +242,7 @@ AXES: dict[str, dict[str, str]] = {
     "principle5_wikitext": {
         "model": "mamba2_unscaled mamba2_inverse_sqrt mamba2 softmax_attention_unscaled "
         "softmax_attention",
-    },
+    } | ONE_RATE,
     "principle6_normalization": ETAS | RATES,
     "principle6_no_post_norm": ETAS | RATES,
     "architectures": {
@@ -254,5 +255,5 @@ AXES: dict[str, dict[str, str]] = {
     } | RATES,
     "all_principles_lm": {
         "model": "all_principles all_but_p1 all_but_p2 all_but_p3 all_but_p4 all_but_p5 all_but_p6",
-    },
+    } | ONE_RATE,
 }  # fmt: skip

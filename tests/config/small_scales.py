@@ -7,9 +7,12 @@ from tests.config.paper import AXES, Row
 Axes = dict[str, str]
 LITE = {"seed": "100", "optimizer.lr": "1e-3 3e-3 1e-2", "optimizer.weight_decay": "0"}
 SMOKE = {"optimizer.lr": "5e-3", "optimizer.weight_decay": "0"}
+# Language has one rate, as in the paper.
+LITE_TEXT, SMOKE_TEXT = {"seed": "100", "optimizer.lr": "3e-3"}, {"optimizer.lr": "5e-3"}
 SEEDS = {"principle5_scaling": 5}  # at lite, besides the pilots; three elsewhere
 # Of a grid at lite, points that are one function with another or are left to the paper's scale.
 LEFT_OUT = {"principle5_scaling": 29, "architectures": 13 * 4}
+ALONE = {"architectures": 8}  # points with one learning rate, which need no pilots
 SIZES = {  # n or the length, of the experiments that vary it
     "lite": {
         "principle5_scaling": {"model.n_state": "64 256 512"},
@@ -29,7 +32,9 @@ def axes(experiment: str, scale: str) -> Axes:
     given = dict(AXES[experiment])
     if scale == "paper":
         return given
-    if "optimizer.lr" in given:
+    if "optimizer.weight_decay" not in given:
+        given |= LITE_TEXT if scale == "lite" else SMOKE_TEXT
+    else:
         given |= LITE if scale == "lite" else SMOKE
     return given | SIZES[scale].get(experiment, {})
 
@@ -48,14 +53,14 @@ SET: dict[str, dict[str, Row]] = {
     "principle5_scaling": {"lite": {"model.n_heads": 2}, "smoke": {"model.n_heads": 2}},
     "principle5_no_post_norm": {"lite": {"model.n_heads": 2}, "smoke": {"model.n_heads": 2}},
     "principle5_wikitext": {
-        "lite": {"trainer.warmup_steps": 20},
+        "lite": {"trainer.warmup_steps": 100},
         "smoke": {"trainer.warmup_steps": 1},
     },
     "principle6_normalization": GROWING,
     "principle6_no_post_norm": GROWING,
     "all_principles_lm": {
         "paper": {"grid.growth": 1.00607},
-        "lite": {"trainer.warmup_steps": 20, "grid.growth": 1.05},
+        "lite": {"trainer.warmup_steps": 100, "grid.growth": 1.05},
         "smoke": {"trainer.warmup_steps": 1, "grid.growth": 1.5},
     },
 }
@@ -108,7 +113,7 @@ SCALES: dict[str, dict[str, Any]] = {
         "fuzzy_recall": lite(
             40, 64, 4, vocab_size=13, seq_len=32, k_motif_size=2, v_motif_size=2, num_train=12800
         ),
-        "in_context_recall": lite(20, 64, 2, vocab_size=12, seq_len=32),
+        "in_context_recall": lite(40, 16, 4, vocab_size=12, seq_len=32),
         "compression": lite(40, 64, 4, vocab_size=8, seq_len=12),
         "parity": once(seq_len=32, num_train=160000),
         "modular_arithmetic": lite(40, 64, 4, seq_len=32, num_train=12800),
@@ -120,8 +125,8 @@ SCALES: dict[str, dict[str, Any]] = {
         ),
         "copy": lite(40, 64, 4, vocab_size=16, seq_len=64, num_train=12800),
         "wikitext103": section(
-            {"corpus": "wikitext2", "seq_len": 128, "epoch_steps": 20},
-            sizes(64, 4, 128), (3e-3, 0.1), 20, 16, 20,
+            {"corpus": "wikitext2", "vocab_size": 4096, "seq_len": 128, "epoch_steps": 100},
+            sizes(128, 2, 256), (3e-3, 0.1), 30, 16, 10,
         ),
     },
     "smoke": {
@@ -139,7 +144,7 @@ SCALES: dict[str, dict[str, Any]] = {
         "mqar": smoke(vocab_size=16, seq_len=16, num_kv_pairs=3, train_mix=[[2, 8], [3, 16]]),
         "copy": smoke(vocab_size=8, seq_len=16),
         "wikitext103": section(
-            {"corpus": "smoke", "seq_len": 16, "epoch_steps": 2},
+            {"corpus": "smoke", "vocab_size": 50257, "seq_len": 16, "epoch_steps": 2},
             sizes(16, 2, 16), (5e-3, 0.1), 2, 2, 1,
         ),
     },

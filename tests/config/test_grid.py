@@ -18,7 +18,8 @@ from coefdyn.errors import ConfigError
 ALIKE = ("principle2_2_zeros", "principle5_no_post_norm", "principle6_no_post_norm",
          "architectures", "open_choices", "principle2_2_length",
          # planned by test_own_experiments.py
-         "state_tracking", "position_lengths", "mqar_frontier", "hybrids")  # fmt: skip
+         "state_tracking", "position_lengths", "mqar_frontier", "hybrids",
+         "mad_benchmark", "mad_switches")  # fmt: skip
 
 
 @pytest.mark.parametrize(

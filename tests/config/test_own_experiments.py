@@ -8,7 +8,7 @@ from coefdyn.config.multirun import sweep_points
 from coefdyn.config.plugins import CONF
 from coefdyn.results.rounds import rule_of
 from tests.config.composed import plain
-from tests.config.own import AXES, COUNTS, FIXED, OURS
+from tests.config.own import AXES, COUNTS, FIXED, MAD, OURS
 from tests.config.test_paper_values import in_force
 
 
@@ -61,3 +61,51 @@ def test_lengths_are_twice_and_four_times_the_trained_one() -> None:
                 assert made.values["task"]["test_lengths"] == [2 * length, 4 * length]
                 if experiment == "position_lengths":
                     assert made.values["model"]["max_length"] >= 4 * length
+
+
+def test_the_mad_benchmark_has_the_original_s_settings() -> None:
+    fixed = ["experiment=mad_benchmark", "scale=paper", "model=mamba2", "optimizer.lr=1e-3"]
+    runs = Planner([*fixed, "optimizer.weight_decay=0"]).declared
+    settings = [
+        (task, baseline | change)
+        for task, (baseline, changes) in MAD.items()
+        for change in [{}, *({name: v} for name, values in changes.items() for v in values)]
+    ]
+    assert len(settings) == len(runs) == 66
+    found = [
+        (
+            run.choices["task"],
+            {name: run.values["task"][name] for name in MAD[run.choices["task"]][0]},
+        )
+        for run in runs
+    ]
+    assert sorted(found, key=str) == sorted(settings, key=str)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "counts"),
+    [
+        ("mad_benchmark", {"paper": 8316, "lite": 160, "smoke": 12}),
+        ("mad_switches", {"paper": 72, "lite": 72, "smoke": 36}),
+    ],
+)
+def test_grids_without_pilots_have_the_runs_that_their_head_counts(
+    experiment: str, counts: dict[str, int]
+) -> None:
+    text = (CONF / "experiment" / f"{experiment}.yaml").read_text()
+    for scale, count in counts.items():
+        assert len(sweep_points([f"experiment={experiment}", f"scale={scale}"])) == count
+        assert f"{count} at " in text
+
+
+def test_a_part_is_a_grid_of_its_file_or_of_the_experiment_it_names() -> None:
+    """Of its own file, it has what that file varies; from the command line, one value is left."""
+    asked = ["experiment=mad_benchmark", "scale=smoke"]
+    points = sweep_points(asked)
+    assert {p.partition("=")[2] for point in points for p in point if p.startswith("model=")} == {
+        "softmax_attention", "mamba2"
+    }  # fmt: skip
+    runs = Planner([*asked, "model=gla"]).declared
+    assert [run.choices["model"] for run in runs] == ["gla"] * (len(points) // 2)
+    foreign = sweep_points(["experiment=open_choices", "scale=smoke"])
+    assert not any("experiment=open_choices" in point for point in foreign)

@@ -13,7 +13,7 @@ from coefdyn.config.compose import Config, Draft, raw
 from coefdyn.config.multirun import sweep_points
 from coefdyn.config.plugins import CONF, options
 from tests.config.composed import composed, plain
-from tests.config.own import OURS
+from tests.config.own import OURS, WITHOUT_PILOTS
 from tests.config.paper import (
     AXES,
     FIXED,
@@ -27,7 +27,7 @@ from tests.config.paper import (
     WIKITEXT,
     Row,
 )
-from tests.config.small_scales import LEFT_OUT, SCALES, SEEDS, SET, axes
+from tests.config.small_scales import ALONE, LEFT_OUT, SCALES, SEEDS, SET, axes
 
 # Overrides, and what the configuration then is.
 STATED: dict[str, Row] = {
@@ -61,7 +61,7 @@ def test_every_preset_task_and_experiment_is_in_the_tables() -> None:
     assert sorted(PRESETS) == options("model")
     assert sorted([*TASKS, *VARIANTS, "wikitext103"]) == options("task")
     assert sorted(AXES) == sorted(FIXED)
-    assert sorted([*AXES, *OURS, "open_choices"]) == options("experiment")
+    assert sorted([*AXES, *OURS, *WITHOUT_PILOTS, "open_choices"]) == options("experiment")
 
 
 @cache
@@ -125,17 +125,16 @@ def test_the_head_of_an_experiment_tells_how_many_runs_it_has() -> None:
             for scale in ("paper", "lite", "smoke")
         ]
         paper, lite, smoke = counts
-        rates = len(axes(experiment, "lite").get("optimizer.lr", "").split())
-        pilots = lite - LEFT_OUT.get(experiment, 0) * rates
-        seeds = SEEDS.get(experiment, 3) * pilots // rates if rates else 0
-        at_lite = f"{pilots} pilots + {seeds} at lite"
+        rates = len(axes(experiment, "lite")["optimizer.lr"].split())
+        designs = lite // rates - LEFT_OUT.get(experiment, 0)
+        alone = ALONE.get(experiment, 0) if rates > 1 else designs
+        pilots, seeds = (designs - alone) * rates, SEEDS.get(experiment, 3) * designs
+        at_lite = f"{pilots} pilots + {seeds} at lite" if pilots else f"{seeds} at lite"
         words = f"# Runs: {paper} at paper scale, {at_lite}, {smoke} at smoke"
-        same = f"# Runs: {paper} at every scale" if len(set(counts)) == 1 else words
-        assert same in text, experiment
-        if rates:
-            assert len(sweep_points([f"experiment={experiment}", "scale=lite"])) == pilots
-            grid = plain(CONF / "experiment" / f"{experiment}.yaml")["grid"]["lite"]
-            assert grid["seeds"] == SEEDS.get(experiment, 3)
+        assert words in text, experiment
+        assert len(sweep_points([f"experiment={experiment}", "scale=lite"])) == pilots + alone
+        grid = plain(CONF / "experiment" / f"{experiment}.yaml")["grid"]["lite"]
+        assert grid["seeds"] == SEEDS.get(experiment, 3)
 
 
 @pytest.mark.parametrize("scale", SCALES)

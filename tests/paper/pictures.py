@@ -17,6 +17,7 @@ from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 
+from coefdyn.paper import experiments
 from coefdyn.results.tables import AXES, CURVE_COLUMNS, POINT_COLUMNS, WORDS
 
 TASKS = ("fuzzy_recall", "selective_copying", "memorization")
@@ -158,3 +159,12 @@ def legend(of: Figure | Axes) -> dict[str, Look]:
     assert isinstance(box, Legend)
     words = [text.get_text() for text in box.get_texts()]
     return dict(zip(words, map(look, box.legend_handles), strict=True))
+
+
+def drawn(stem: str, **tables: pd.DataFrame) -> Figure:
+    return experiments()[stem].draw(tables)
+
+
+def chance_is_marked(axes: Axes, task: str, x: float = 1.0) -> bool:
+    chance = CHANCES[task]
+    return levels(axes)[chance] == ("", ":") and ("chance", x, chance) in texts(axes)

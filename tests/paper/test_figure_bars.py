@@ -60,7 +60,7 @@ GROWN = "$A=1.4I$: a key grows 218-fold in 16 steps"  # 1.4^16 = 217.8
 def test_p3_and_p6_show_an_accuracy_for_each_readout_and_choice(
     stem: str, described: dict, title: str
 ) -> None:
-    table = made_up(task=TASKS[:1], readout=GROUPS, **grid_of(described))
+    table = made_up(task=TASKS[:1], readout=GROUPS, **grid_of(described)).assign(order_free=0.4)
     figure = experiments()[stem].draw({stem: table})
     (axes,) = figure.axes
     width = 0.8 / len(described)
@@ -71,13 +71,14 @@ def test_p3_and_p6_show_an_accuracy_for_each_readout_and_choice(
             expected[middle] = (the(table, "accuracy", readout=name, **choice), label, look)
     assert bars(axes) == expected
     assert all(bar.get_width() < width for bar in axes.patches)  # none covers another
-    numbers = [(f"{height:.2f}", x, height) for x, (height, *_) in expected.items()]
-    assert texts(axes) == sorted([*numbers, ("chance", 1.0, 0.0625)])
-    assert levels(axes) == {0.0625: ("", ":")}
+    numbers = [(f"{height:.2f}", x, 0.02) for x, (height, *_) in expected.items()]
+    lines = [("chance", 1.0, 0.0625), ("counting\ntokens", 1.0, 0.4)]
+    assert texts(axes) == sorted([*numbers, *lines])
+    assert levels(axes) == {0.0625: ("", ":"), 0.4: ("", ":")}
     assert legend(figure) == {label: look for label, (_, look) in described.items()}
     assert wording(axes) == (title, "", "test accuracy")
     assert ticks(axes.xaxis) == {0: "$e^s$", 1: "softplus", 2: "relu"}
-    assert axes.get_ylim() == (0, 1.12)
+    assert axes.get_ylim() == (0, 1.05)
 
 
 def test_a_bar_says_how_many_of_its_runs_diverged_and_a_missing_one_leaves_its_place() -> None:
@@ -91,7 +92,7 @@ def test_a_bar_says_how_many_of_its_runs_diverged_and_a_missing_one_leaves_its_p
     ).axes  # fmt: skip
     height = number(table[chosen]["accuracy"].iloc[0])
     marked = [text for text in texts(axes) if "diverged" in text[0]]
-    assert marked == [("4/9 diverged", 2.0, number(height + 0.07))]
+    assert marked == [("4/9 diverged", 2.0, number(height + 0.02))]
     assert sorted(bars(axes)) == pytest.approx(
         [x + shift for x in range(3) for shift in (-0.8 / 3, 0, 0.8 / 3)][1:], abs=1e-6
     )
@@ -124,16 +125,19 @@ LANGUAGE = {  # model -> the words under its bar, its colour, whether it is hatc
 def test_language_shows_perplexities_and_the_mean_loss_of_each_model(stem: str) -> None:
     models = LANGUAGE[stem]
     points, curves = made_up(model=models), made_up_curves(model=models)
-    points["test/perplexity"] = 20 + 10 * points["test/perplexity"]
+    points["test/perplexity_word"] = 20 + 10 * points["test/perplexity_word"]
     left, right = experiments()[stem].draw({stem: points, f"{stem}_curves": curves}).axes
-    tops = {name: the(points, "test/perplexity", model=name) for name in models}
-    assert bars(left) == {
-        place: (tops[name], "", (colour, "///" if dashed else ""))
-        for place, (name, (_, colour, dashed)) in enumerate(models.items())
-    }
-    assert texts(left) == sorted((f"{top:.1f}", x, top) for x, top in enumerate(tops.values()))
+    means = {name: the(points, "test/perplexity_word", model=name) for name in models}
+    drawn = [
+        (*line.get_xydata()[0], line.get_color(), line.get_markerfacecolor()) for line in left.lines
+    ]
+    assert drawn == [
+        (place, means[name], colour, "white" if hollow else colour)
+        for place, (name, (_, colour, hollow)) in enumerate(models.items())
+    ]
+    assert texts(left) == sorted((f"{mean:.1f}", x, mean) for x, mean in enumerate(means.values()))
     assert ticks(left.xaxis) == dict(enumerate(words for words, *_ in models.values()))
-    assert wording(left) == ("", "", "test perplexity")
+    assert wording(left) == ("", "", "test perplexity per word")
     names = {name: " ".join(words.split("\n")[:2]) for name, (words, *_) in models.items()}
     assert marks(right) == {
         names[name]: mean_over_seeds(curves, "train/loss", model=name) for name in models
@@ -148,12 +152,12 @@ def test_language_shows_perplexities_and_the_mean_loss_of_each_model(stem: str) 
 def test_language_says_which_models_diverged_and_which_have_no_run() -> None:
     stem, models = "all_principles_lm", list(LANGUAGE["all_principles_lm"])
     points, curves = made_up(model=models), made_up_curves(model=models)
-    points.loc[points["model"] == "all_but_p2", "test/perplexity"] = float("nan")
+    points.loc[points["model"] == "all_but_p2", "test/perplexity_word"] = float("nan")
     points = points[points["model"] != "all_but_p4"]
     left, _ = experiments()[stem].draw({stem: points, f"{stem}_curves": curves}).axes
     words = [text for text in texts(left) if not text[0][0].isdigit()]
-    assert words == [("diverged", 2.0, 0.0), ("no run", 4.0, 0.0)]
-    assert list(bars(left)) == [0, 1, 3, 5, 6]
+    assert words == [("diverged", 2.0, 0.02), ("no run", 4.0, 0.02)]
+    assert [line.get_xdata()[0] for line in left.lines] == [0, 1, 3, 5, 6]
 
 
 PRESETS = {

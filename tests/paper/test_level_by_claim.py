@@ -22,7 +22,7 @@ from tests.results.noise import residuals
 
 DEVIATION = 0.066  # of seeds: the median over the points of our tables
 COLUMNS = ["accuracy", "accuracy@64", "near_zero", "near_zero_raw", "ratio", "mean_zeros",
-           "test/perplexity"]  # fmt: skip
+           "test/perplexity_word"]  # fmt: skip
 TRIALS = 200
 # Claims of how many seeds solve a task: their errors are known without drawing.
 SHARES = tuple(
@@ -60,7 +60,7 @@ class Simulated:
             for column in COLUMNS:
                 one, other = (s[column].to_numpy(dtype=float) for s in (right, wrong))
                 drawn = noise(len(one), LOOKS[-1])
-                if column == "test/perplexity":  # small deviations, of logarithms
+                if column == "test/perplexity_word":  # small deviations, of logarithms
                     middle = np.exp((1 - mix) * np.log(one) + mix * np.log(other))
                     self.values[stem, column] = middle[:, None] * np.exp(0.05 * drawn)
                 else:

@@ -77,7 +77,11 @@ def test_a_table_of_one_reading_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_reading_is_tried_and_the_first_changes_nothing() -> None:
-    points = sweep_points([f"experiment={STEM}", "scale=smoke"])
+    points = [
+        point
+        for name, scale in ((STEM, "smoke"), ("mad_switches", "lite"))
+        for point in sweep_points([f"experiment={name}", f"scale={scale}"])
+    ]
     tried = {part.partition("=")[2] for point in points for part in point if "reading=" in part}
     assert sorted(tried) == options("reading")
     plain = compose(["scale=smoke"]).run_id

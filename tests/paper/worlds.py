@@ -195,7 +195,7 @@ def record(stem: str, run: PlannedRun, world: World = right, **changes: Any) -> 
         perplexity = 1000 / perplexity**3 * (1.5 if run.choices["model"] == "mamba2" else 1)
     perplexity *= math.exp((0.1 if world is noisy else 0.0005) * step)
     metrics = dict.fromkeys(("accuracy", "accuracy_macro", "accuracy_best"), accuracy)
-    metrics |= {"loss": 1.0, "perplexity": perplexity}
+    metrics |= {"loss": 1.0, "perplexity": perplexity, "perplexity_word": perplexity}
     length = run.values["task"]["seq_len"]
     if stem in ("state_tracking", "position_lengths"):
         lost = 0.0 if outcome.far is None else outcome.accuracy - outcome.far

@@ -55,6 +55,15 @@ def test_seeds_wait_for_their_pilots_and_run_at_the_best_rate(tmp_path: Path) ->
     assert sorted({run.values["seed"] for run in found.runs}) == [0, 1, PILOT]
 
 
+def test_one_rate_needs_no_pilots(tmp_path: Path) -> None:
+    found = known([*grid(tmp_path), "optimizer.lr=3e-3"])
+    assert (len(found.runs), found.waiting) == (4, 0)
+    assert {run.values["optimizer"]["lr"] for run in found.runs} == {3e-3}
+    assert sorted({run.values["seed"] for run in found.runs}) == [0, 1]
+    more = known([*grid(tmp_path), "optimizer.lr=3e-3"], {point_of(found.runs[0]): 5})
+    assert len(more.runs) == 7
+
+
 @pytest.mark.parametrize(
     ("accuracies", "added", "chosen"),
     [

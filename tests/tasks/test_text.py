@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tokenizers import decoders
 
 from coefdyn.errors import ConfigError
 from coefdyn.runs.batches import BlockBatches
 from coefdyn.tasks.task import IGNORE
+from coefdyn.tasks.text.byte_pairs import ByTokenizers, byte_pairs, files_in
 from coefdyn.tasks.text.corpus import rows_of_text
-from coefdyn.tasks.text.gpt2 import gpt2
 from coefdyn.tasks.text.prepare import prepare
 from coefdyn.tasks.text.wikitext import Blocks
 from tests.tasks.texts import TEXT
@@ -41,7 +42,7 @@ def test_preparing_writes_once_and_leaves_nothing_half_done(
     tokens = np.fromfile(out / "test.bin", dtype=np.uint16)
     assert len(tokens) == sidecar["tokens"]
     assert sidecar["words"] == len(TEXT.split())
-    encoder = gpt2(text["tokenizer"], "tokenizers")
+    encoder = byte_pairs(text["tokenizer"], "tokenizers")
     rows = ["" if not line.strip() else line for line in TEXT.splitlines(keepends=True)]
     assert tokens.tolist() == [i for row in encoder.encode(rows) for i in row]
     before = (out / "test.bin").stat().st_mtime_ns
@@ -50,10 +51,48 @@ def test_preparing_writes_once_and_leaves_nothing_half_done(
     assert "is there already" in capsys.readouterr().out
 
 
+def test_a_trained_tokenizer_writes_the_text_with_fewer_tokens_and_is_the_same_each_time(
+    text: dict[str, Any],
+) -> None:
+    keys = {**text, "tokenizer": "trained", "vocab_size": 300}
+    assert prepare(keys) == 0
+    out = Path(text["out"])
+    files = sorted((out / "tokenizer").iterdir())
+    assert [path.name for path in files] == ["merges.txt", "vocab.json"]
+    vocab, merges = files_in(out / "tokenizer")
+    encoder = ByTokenizers(vocab, merges)
+    assert encoder.vocab_size == json.loads((out / "train.json").read_text())["vocab_size"] <= 300
+    (ids,) = encoder.encode([TEXT])
+    (coarse,) = byte_pairs(text["tokenizer"], "tokenizers").encode([TEXT])
+    assert len(ids) < len(coarse) / 2
+    encoder.tokenizer.decoder = decoders.ByteLevel()
+    assert encoder.tokenizer.decode(ids) == TEXT
+    before = [path.read_bytes() for path in files]
+    assert prepare({**keys, "out": str(out.parent / "again")}) == 0
+    assert [p.read_bytes() for p in sorted((out.parent / "again/tokenizer").iterdir())] == before
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"vocab_size": 256}, "vocab_size=256 must be a whole number above the 256 bytes"),
+        ({"vocab_size": 70000}, "at most 65536"),
+        ({"vocab_size": "many"}, "vocab_size=many must be"),
+        ({"engine": "tiktoken"}, "choose engine=tokenizers"),
+    ],
+)
+def test_a_tokenizer_that_cannot_be_trained_gets_one_sentence(
+    text: dict[str, Any], change: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        prepare({**text, "tokenizer": "trained", "vocab_size": 300, **change})
+    assert not Path(text["out"]).exists()
+
+
 def test_an_interruption_leaves_no_split(
     text: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from coefdyn.tasks.text import gpt2 as module
+    from coefdyn.tasks.text import byte_pairs as module
 
     def stop(*_: Any) -> list[list[int]]:
         raise KeyboardInterrupt
@@ -70,7 +109,7 @@ def test_two_libraries_give_the_same_tokens() -> None:
         pytest.skip("needs COEFDYN_TEXT, a directory with gpt2/ and wikitext-2/raw/")
     rows = list(rows_of_text(Path(REAL) / "wikitext-2" / "raw" / "wiki.test.raw"))
     one, other = (
-        gpt2(f"{REAL}/gpt2", engine).encode(rows) for engine in ("tokenizers", "tiktoken")
+        byte_pairs(f"{REAL}/gpt2", engine).encode(rows) for engine in ("tokenizers", "tiktoken")
     )
     assert one == other
     assert sum(map(len, one)) == 283287

@@ -32,7 +32,8 @@ def sweep_points(overrides: Sequence[str], name: str = "train") -> list[tuple[st
     """Every point of the experiment's grid and of comma-separated values, as `-m` would run them.
 
     Points that grid.<scale>.leave_out names are not among them. With grid.parts, the points are
-    those of several grids.
+    those of several grids: a part is added to the grid of its file, or to that of the experiment
+    that it names.
     """
     with one_sentence_errors():
         parser = OverridesParser.create()
@@ -41,16 +42,28 @@ def sweep_points(overrides: Sequence[str], name: str = "train") -> list[tuple[st
     with one_sentence_errors():
         fixed = [o.input_line for o in parsed if not o.is_sweep_override() and o.input_line]
         values = composed(fixed, name)
-        if parts := OmegaConf.select(values, "grid.parts"):
-            rest = [o for o in overrides if not o.startswith("experiment=")]
-            return [p for part in parts for p in sweep_points([*part.split(), *rest], name)]
-        params = values.hydra.sweeper.params or {}
-        declared = parser.parse_overrides([f"{key}={value}" for key, value in params.items()])
-        points = _points([*declared, *parsed])
-        leave_out = OmegaConf.select(values, f"grid.{values.scale.name}.leave_out") or []
-        # Parsed, so that values are written as the sweeper's: 0.001, not 1e-3.
-        excluded = [p for line in leave_out for p in _points(parser.parse_overrides(line.split()))]
-        known = {part for point in _points(declared) for part in point}
+        parts = OmegaConf.select(values, "grid.parts")
+        if not parts:
+            return _grid(values, parsed)
+        points, rest = [], [o for o in overrides if not o.startswith("experiment=")]
+        for part in (line.split() for line in parts):
+            if any(override.startswith("experiment=") for override in part):
+                points += sweep_points([*part, *rest], name)
+            else:
+                points += _grid(values, [*parser.parse_overrides(part), *parsed])
+        return points
+
+
+def _grid(values: DictConfig, parsed: list[Override]) -> list[tuple[str, ...]]:
+    """The points of the grid that these values declare, and of these overrides."""
+    parser = OverridesParser.create()
+    params = values.hydra.sweeper.params or {}
+    declared = parser.parse_overrides([f"{key}={value}" for key, value in params.items()])
+    points = _points([*declared, *parsed])
+    leave_out = OmegaConf.select(values, f"grid.{values.scale.name}.leave_out") or []
+    # Parsed, so that values are written as the sweeper's: 0.001, not 1e-3.
+    excluded = [p for line in leave_out for p in _points(parser.parse_overrides(line.split()))]
+    known = {part for point in _points(declared) for part in point}
     for part in (part for line in excluded for part in line):
         if part not in known:
             raise ConfigError(

@@ -8,7 +8,14 @@ from matplotlib.figure import Figure
 from coefdyn.config.compose import compose
 from coefdyn.paper.looks import READOUTS
 from coefdyn.paper.points import chance_of, one_each, seeds_of
-from coefdyn.plot.style import COLUMN, accuracy_axis, legend_below, paper_style, show_seeds
+from coefdyn.plot.style import (
+    COLUMN,
+    accuracy_axis,
+    legend_below,
+    level_line,
+    paper_style,
+    show_seeds,
+)
 from coefdyn.results.experiment import Tables
 from coefdyn.results.variance import reach_of
 
@@ -48,15 +55,20 @@ def draw_bars(
                          linewidth=0.5, label=label)  # fmt: skip
                 seeds = seeds_of(tables, stem, row.to_dict() | {"readout": name}, "accuracy")
                 show_seeds(axes, x, seeds, (0.0, reach_of(seeds)), "black")
+                # At the foot, where neither dots nor intervals are.
+                box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+                axes.annotate(f"{top:.2f}", (x, 0.02), ha="center", va="bottom", fontsize=5.5,
+                              bbox=box)  # fmt: skip
                 highest = max([top, *seeds]) if len(seeds) > 1 else top
-                axes.annotate(f"{top:.2f}", (x, highest), ha="center", va="bottom", fontsize=6)
                 if row["diverged"]:
                     mark = f"{int(row['diverged'])}/{int(row['runs'])} diverged"
-                    axes.annotate(mark, (x, highest + 0.07), ha="center", va="bottom", rotation=90,
+                    axes.annotate(mark, (x, highest + 0.02), ha="center", va="bottom", rotation=90,
                                   fontsize=6)  # fmt: skip
         axes.set_xticks(range(len(READOUT_ORDER)), [READOUTS[name][0] for name in READOUT_ORDER])
         accuracy_axis(axes, chance_of(points), chance_at="beside")
-        axes.set_ylim(0, 1.12)
+        if len(counting := points["order_free"].dropna()):
+            level_line(axes, float(counting.iloc[0]), "counting\ntokens", "beside")
+        axes.set_ylim(0, 1.05)
         axes.set_title(title)
         legend_below(figure, columns)
     return figure

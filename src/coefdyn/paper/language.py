@@ -1,6 +1,5 @@
 """Language: principle 5 on text, and what it costs to break one principle at a time."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -9,22 +8,35 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from coefdyn.paper.looks import SCALINGS
-from coefdyn.paper.points import one_each
-from coefdyn.plot.style import BLUE, GREEN, GREY, ORANGE, PAGE, PINK, RED, SKY, paper_style
+from coefdyn.paper.points import one_each, seeds_of
+from coefdyn.plot.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PAGE,
+    PINK,
+    RED,
+    SKY,
+    paper_style,
+    show_seeds,
+)
 from coefdyn.principles.invariance import same_function
 from coefdyn.results.claim import Claim, Effect, Region, Tables
 from coefdyn.results.effects import contrast, runs_of
 from coefdyn.results.experiment import Experiment
+from coefdyn.results.variance import reach_of
 
 WIKITEXT, ALL = "principle5_wikitext", "all_principles_lm"
-SMALL_GAP, PAR, WORSE = (0.005, 0.06), 0.01, 0.02  # differences of log perplexity
+SMALL_GAP, PAR, WORSE = (0.005, 0.06), 0.01, 0.02  # differences of log perplexity per word
 PLACE = "Principle 5, the table of WikiText-103"
-PERPLEXITY = "test/perplexity"
+FAR = 3.0  # how many times the best perplexity is too far for a linear axis
+PERPLEXITY = "test/perplexity_word"  # does not depend on the tokenizer
 
 
 @dataclass(frozen=True)
 class Look:
-    label: str  # under the bar; its first two lines also name the curve
+    label: str  # under the point; its first two lines also name the curve
     colour: str
     dashed: bool = False
 
@@ -56,12 +68,12 @@ LOOKS = {
 
 
 def draw(stem: str, tables: Tables) -> Figure:
-    """Test perplexities as bars, training losses as curves."""
-    points, curves, looks = tables[stem], tables[f"{stem}_curves"], LOOKS[stem]
+    """Left, the test perplexity of every seed and their mean; right, training losses."""
+    curves, looks = tables[f"{stem}_curves"], LOOKS[stem]
     with paper_style():
         figure = Figure(figsize=(PAGE, 2.9), layout="constrained")
-        bars, losses = figure.subplots(1, 2, width_ratios=[1.25, 1])
-        _draw_bars(bars, one_each(points, "model")[PERPLEXITY], looks)
+        perplexities, losses = figure.subplots(1, 2, width_ratios=[1.25, 1])
+        _draw_perplexities(perplexities, tables, stem)
         for model, look in looks.items():
             rows = curves[curves["model"] == model].groupby("step")["train/loss"].mean()
             style = "--" if look.dashed else "-"
@@ -73,18 +85,28 @@ def draw(stem: str, tables: Tables) -> Figure:
     return figure
 
 
-def _draw_bars(axes: Axes, perplexity: "pd.Series[float]", looks: Mapping[str, Look]) -> None:
+def _draw_perplexities(axes: Axes, tables: Tables, stem: str) -> None:
+    """No bars: from zero on, gaps of a percent could not be seen."""
+    points, looks = one_each(tables[stem], "model"), LOOKS[stem]
+    means = pd.to_numeric(points[PERPLEXITY]).reindex(list(looks))
+    if means.max() > FAR * means.min():
+        axes.set_yscale("log")
     for place, (model, look) in enumerate(looks.items()):
-        top = perplexity.get(model)
-        if top is None or top != top:
-            axes.annotate("no run" if top is None else "diverged", (place, 0), ha="center",
+        mean = means[model]
+        if mean != mean:
+            word = "diverged" if model in points.index else "no run"
+            axes.annotate(word, (place, 0.02), xycoords=("data", "axes fraction"), ha="center",
                           va="bottom", rotation=90, fontsize=7)  # fmt: skip
             continue
-        axes.bar(place, top, 0.7, color=look.colour, hatch="///" if look.dashed else None,
-                 edgecolor="white", linewidth=0.5)  # fmt: skip
-        axes.annotate(f"{top:.1f}", (place, top), ha="center", va="bottom", fontsize=7)
+        axes.plot(place, mean, "D", color=look.colour, markersize=5,
+                  markerfacecolor="white" if look.dashed else look.colour)  # fmt: skip
+        seeds = seeds_of(tables, stem, points.loc[model].to_dict() | {"model": model}, PERPLEXITY)
+        show_seeds(axes, place, seeds, (0.0, reach_of(seeds)), look.colour)
+        axes.annotate(f"{mean:.1f}", (place, mean), (5, 0), textcoords="offset points",
+                      va="center", fontsize=6.5)  # fmt: skip
     axes.set_xticks(range(len(looks)), [look.label for look in looks.values()], fontsize=6.5)
-    axes.set_ylabel("test perplexity")
+    axes.set_xlim(-0.5, len(looks) - 0.3)
+    axes.set_ylabel("test perplexity per word")
     axes.margins(y=0.15)
 
 
@@ -132,10 +154,10 @@ def _each_principle_counts(tables: Tables) -> list[Effect]:
 EXPERIMENTS = (
     Experiment(
         WIKITEXT,
-        caption="Principle 5 on language. Left: test perplexity of Mamba-2 and softmax attention "
-        "(hatched) under different b_j. The paper's numbers are of WikiText-103 at its size; a "
-        "smaller scale on WikiText-2 can be compared with them in its order only. Right: the "
-        "training loss.",
+        caption="Principle 5 on language. Left: test perplexity per word of Mamba-2 and softmax "
+        "attention (hollow) under different b_j, with a dot per seed and the interval of the mean. "
+        "The paper's numbers are per token of WikiText-103 at its size; a smaller scale on "
+        "WikiText-2 can be compared with them in its order only. Right: the training loss.",
         draw=partial(draw, WIKITEXT),
         needs=(f"{WIKITEXT}_curves",),
         claims=(
@@ -171,7 +193,8 @@ EXPERIMENTS = (
         "sequence model) against designs that break one each: P1 no finite recurrent form "
         "(softplus, eta = sum), P2 nothing suppresses a key by its input (A = cI, b = 1/sqrt(n)), "
         "P3 no position (A = I, no convolution), P4 A only scales all channels alike, P5 no "
-        "1/sqrt(n), P6 A grows and eta does not. Left: test perplexity. Right: the training loss.",
+        "1/sqrt(n), P6 A grows and eta does not. Left: test perplexity per word. Right: the "
+        "training loss.",
         draw=partial(draw, ALL),
         needs=(f"{ALL}_curves",),
         claims=(

@@ -80,6 +80,7 @@ def draw_lengths(tables: Tables) -> Figure:
         figure = Figure(figsize=(PAGE * 0.5, 2.5), layout="constrained")
         axes = figure.subplots()
         lengths = sorted(points["seq_len"].unique())
+        most = 0.0
         for place, (name, line) in enumerate(points.groupby("readout", sort=False)):
             label, colour = readout_look(str(name))
             line = line.sort_values("seq_len")
@@ -88,10 +89,11 @@ def draw_lengths(tables: Tables) -> Figure:
                       "_-", color=colour, label=label)  # fmt: skip
             for row in line.to_dict("records"):
                 seeds = seeds_of(tables, LENGTH, row, "mean_zeros")
+                most = max(most, float(row["mean_zeros"] or 0), *seeds)
                 show_seeds(axes, lengths.index(row["seq_len"]) + shift, seeds, (0.0, 0.0), colour)
         axes.set_xticks(range(len(lengths)), [str(length) for length in lengths])
         axes.set(xlabel="sequence length", ylabel=r"number of $|\alpha_{ij}| \leq 10^{-6}$")
-        axes.set_ylim(-0.3, max(1.0, 1.2 * float(points["mean_zeros"].max() or 0)))
+        axes.set_ylim(-0.3, max(1.0, 1.2 * most))
         legend_below(figure, columns=2)
     return figure
 

@@ -63,25 +63,27 @@ def log_axis(axes: Axes) -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-def accuracy_axis(
-    axes: Axes,
-    chance: float | None = None,
-    label: bool = True,
-    chance_at: Literal["left", "right", "beside"] = "right",
-) -> None:
-    """A y-axis from 0 to 1, with a dotted line at chance.
+Place = Literal["left", "right", "beside"]
 
-    `chance_at`: where the word is written, so that nothing drawn hides it.
-    """
+
+def accuracy_axis(
+    axes: Axes, chance: float | None = None, label: bool = True, chance_at: Place = "right"
+) -> None:
+    """A y-axis from 0 to 1, with a dotted line at chance."""
     axes.set_ylim(-0.03, 1.05)
     if label:
         axes.set_ylabel(ACCURACY)
     if chance is not None:
-        axes.axhline(chance, color="0.6", linestyle=":", linewidth=0.8, zorder=0)
-        axes.annotate("chance", (0.02 if chance_at == "left" else 1.0, chance),
-                      xycoords=("axes fraction", "data"), color="0.4", fontsize=6.5,
-                      ha="right" if chance_at == "right" else "left",
-                      va="center" if chance_at == "beside" else "bottom")  # fmt: skip
+        level_line(axes, chance, "chance", chance_at)
+
+
+def level_line(axes: Axes, level: float, word: str, at: Place) -> None:
+    """A dotted line at a level, with its name where nothing drawn hides it."""
+    axes.axhline(level, color="0.6", linestyle=":", linewidth=0.8, zorder=0)
+    axes.annotate(word, (0.02 if at == "left" else 1.0, level),
+                  xycoords=("axes fraction", "data"), color="0.4", fontsize=6.5,
+                  ha="right" if at == "right" else "left",
+                  va="center" if at == "beside" else "bottom")  # fmt: skip
 
 
 def show_seeds(axes: Axes, x: Any, y: Any, reach: tuple[float, float], colour: str) -> None:

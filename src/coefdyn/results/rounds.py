@@ -3,7 +3,8 @@
 An experiment with `seeds` in its grid is run in rounds. First pilots, whose seeds are PILOT and
 above, try every learning rate. While the best rate of a point is the smallest or largest tried, the
 next one beyond it is added, up to `extend` times. Then seeds 0, 1, ... are run at the best rate
-alone. Claims read only these, so no number that a claim rests on has taken part in a choice.
+alone. Claims read only these, so no number that a claim rests on has taken part in a choice. A
+point with one rate has nothing to choose, and no pilots.
 """
 
 import math
@@ -36,31 +37,43 @@ def known_runs(planner: Planner, seeds: Mapping[Point, int] | None = None) -> Kn
 
     `seeds`: numbers of seeds of points that get more than the grid says.
     """
-    runs = planner.declared
-    pilots = [run for run in runs if is_pilot(run)]
-    waiting, points = 0, []
+    runs, points, waiting = {run.run_id: run for run in planner.declared}, [], 0
     groups: dict[Point, list[PlannedRun]] = {}
-    for run in pilots:
-        groups.setdefault(point_of(run), []).append(run)
+    for run in planner.declared:
+        if is_pilot(run):
+            groups.setdefault(point_of(run), []).append(run)
     for point, group in groups.items():
         count, extend = rule_of(group[0]) or (0, 0)
         count = max(count, (seeds or {}).get(point, 0))
-        tried = group
-        for _ in range(extend):
-            beyond = _beyond(tried)
-            if not beyond:
-                break
-            tried = [*tried, *planner.plan(beyond)]
-        points += [run.point for run in tried[len(group) :]]
-        best = best_rate(tried)
-        if best is None:
+        if len({rate_of(run) for run in group}) == 1:  # no choice, no pilots
+            example: PlannedRun | None = group[0]
+            for run in group:
+                del runs[run.run_id]
+        else:
+            tried = _extended(planner, group, extend)
+            points += [run.point for run in tried[len(group) :]]
+            example = _best(tried)
+        if example is None:
             waiting += count
-            continue
-        example = next(run for run in tried if rate_of(run) == best)
-        points += [_with(example.point, {"seed": str(seed)}) for seed in range(count)]
-    more = planner.plan(points)
-    by_id = {run.run_id: run for run in (*runs, *more)}
-    return Known(list(by_id.values()), waiting)
+        else:
+            points += [_with(example.point, {"seed": str(seed)}) for seed in range(count)]
+    runs |= {run.run_id: run for run in planner.plan(points)}
+    return Known(list(runs.values()), waiting)
+
+
+def _extended(planner: Planner, pilots: list[PlannedRun], times: int) -> list[PlannedRun]:
+    """These pilots, and those with rates beyond an edge that is the best so far."""
+    for _ in range(times):
+        beyond = _beyond(pilots)
+        if not beyond:
+            break
+        pilots = [*pilots, *planner.plan(beyond)]
+    return pilots
+
+
+def _best(pilots: Sequence[PlannedRun]) -> PlannedRun | None:
+    rate = best_rate(pilots)
+    return None if rate is None else next(run for run in pilots if rate_of(run) == rate)
 
 
 def recorded_too(planner: Planner) -> Known:

@@ -117,9 +117,9 @@ EXPERIMENTS = (
         STEM,
         caption="Which reading of the paper changes which verdict. A column per choice that the "
         "paper leaves open, one changed at a time (conf/reading); a frame marks a verdict that is "
-        "another than as built. At lite, noisy recall has 64 steps (c is as strong over them as "
-        "1.05 over 128) and one learning rate, 3e-3. "
-        "ShortConv on queries and keys alone is not among them: these designs have none.",
+        "another than as built. At lite, principle 6 is left out, and noisy recall has 64 "
+        "steps and one learning rate, 3e-3. ShortConv on queries and keys "
+        "alone is not among them: these designs have none.",
         draw=draw,
     ),
 )

@@ -1,6 +1,10 @@
-"""GPT-2's byte-pair encoding, from local files or the Hub, by either of two libraries."""
+"""Byte-pair encodings: GPT-2's, from local files or the Hub, or one trained on the text at hand.
+
+Each is two files, a vocabulary and merges, which either of two libraries can read.
+"""
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 
 from coefdyn.errors import ConfigError
@@ -22,7 +26,7 @@ class ByTokenizers:
         try:
             self.tokenizer = Tokenizer(models.BPE.from_file(str(vocab), str(merges)))
         except Exception as error:  # the library raises plain Exception
-            raise ConfigError(f"{vocab} and {merges} hold no GPT-2 vocabulary: {error}") from error
+            raise ConfigError(f"{vocab} and {merges} hold no such vocabulary: {error}") from error
         self.tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         self.vocab_size = self.tokenizer.get_vocab_size()
 
@@ -50,7 +54,31 @@ class ByTiktoken:
         return self.encoding.encode_ordinary_batch(rows)
 
 
-def gpt2(tokenizer: str, engine: str) -> Encoder:
+def train(rows: Iterable[str], vocab_size: object, directory: Path) -> Path:
+    """Learn an encoding of `vocab_size` tokens, bytes among them, and write its files.
+
+    The same text gives the same files.
+    """
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    letters = pre_tokenizers.ByteLevel.alphabet()
+    if not isinstance(vocab_size, int) or not len(letters) < vocab_size <= 2**16:
+        raise ConfigError(
+            f"vocab_size={vocab_size} must be a whole number above the {len(letters)} bytes, and "
+            f"at most {2**16}"
+        )
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size, initial_alphabet=letters, show_progress=False
+    )
+    tokenizer.train_from_iterator(rows, trainer)
+    directory.mkdir(parents=True, exist_ok=True)
+    tokenizer.model.save(str(directory))
+    return directory
+
+
+def byte_pairs(tokenizer: str, engine: str) -> Encoder:
     """`tokenizer` is a directory with the two files, or hub."""
     if engine not in ENGINES:
         raise ConfigError(f"engine={engine} is not known; choose from {', '.join(ENGINES)}")
