@@ -11,7 +11,7 @@ SMOKE = {"optimizer.lr": "5e-3", "optimizer.weight_decay": "0"}
 LITE_TEXT, SMOKE_TEXT = {"seed": "100", "optimizer.lr": "3e-3"}, {"optimizer.lr": "5e-3"}
 SEEDS = {"principle5_scaling": 5}  # at lite, besides the pilots; three elsewhere
 # Of a grid at lite, points that are one function with another or are left to the paper's scale.
-LEFT_OUT = {"principle5_scaling": 29, "architectures": 13 * 4}
+LEFT_OUT = {"principle5_scaling": 29, "principle6_normalization": 2, "architectures": 13 * 4}
 ALONE = {"architectures": 8}  # points with one learning rate, which need no pilots
 SIZES = {  # n or the length, of the experiments that vary it
     "lite": {

@@ -38,7 +38,8 @@ def _matches(word: str) -> list[str]:
 
 
 def run_shell(block: Block, capsys: pytest.CaptureFixture[str]) -> None:
-    for line in block.text.strip().splitlines():
+    one_line_a_command = re.sub(r"\\\n\s*", "", block.text.strip())
+    for line in one_line_a_command.splitlines():
         if line.startswith(SHELL_ONLY):
             check_make(line)
             continue

@@ -78,6 +78,23 @@ def test_p3_and_p6_show_an_accuracy_for_each_readout_and_choice(
     assert legend(figure) == {label: look for label, (_, look) in described.items()}
     assert wording(axes) == (title, "", "test accuracy")
     assert ticks(axes.xaxis) == {0: "$e^s$", 1: "softplus", 2: "relu"}
+
+
+@pytest.mark.parametrize(
+    ("stem", "normalization", "words"),
+    [
+        ("principle6_normalization", "power", r"same as $\eta_i=1$"),
+        ("principle6_normalization", "row_sum", "not run"),
+        ("principle6_no_post_norm", "power", "not run"),
+    ],
+)
+def test_p6_says_why_a_bar_is_absent(stem: str, normalization: str, words: str) -> None:
+    table = made_up(task=TASKS[:1], readout=GROUPS, **grid_of(P6))
+    absent = (table["normalization"] == normalization) & (table["readout"] == "relu")
+    (axes,) = experiments()[stem].draw({stem: table[~absent]}).axes
+    place = 2 - 0.4 + 0.8 / 3 * (list(NORMALIZATIONS).index(normalization) + 0.5)
+    assert (words, number(place), 0.02) in texts(axes)
+    assert len(bars(axes)) == 8
     assert axes.get_ylim() == (0, 1.05)
 
 

@@ -1,6 +1,7 @@
 """Groups of bars: accuracies per readout, a bar per choice."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -33,11 +34,18 @@ def factor_of(tables: Tables, stem: str) -> tuple[float, int]:
 
 
 def draw_bars(
-    tables: Tables, stem: str, bars: Mapping[str, Bar], height: float, columns: int, title: str
+    tables: Tables,
+    stem: str,
+    bars: Mapping[str, Bar],
+    height: float,
+    columns: int,
+    title: str,
+    absent: Mapping[str, str] = MappingProxyType({}),
 ) -> Figure:
     """A group of bars per readout, with a dot per seed and the interval of their mean.
 
     `bars`: label -> (colour, hatch, which rows of the points). `columns`: of the legend.
+    `absent`: label -> what stands in place of its bar where a point has no runs.
     """
     points = tables[stem]
     with paper_style():
@@ -47,10 +55,14 @@ def draw_bars(
         for number, (label, (colour, hatch, selected)) in enumerate(bars.items()):
             rows = one_each(points[selected], "readout")
             for place, name in enumerate(READOUT_ORDER):
+                x = place - WIDTH / 2 + (number + 0.5) * width
                 if name not in rows.index:
+                    words = absent.get(label, "not run")
+                    axes.annotate(words, (x, 0.02), ha="center", va="bottom", rotation=90,
+                                  color="0.4", fontsize=6)  # fmt: skip
                     continue
                 row = rows.loc[name]
-                top, x = row["accuracy"], place - WIDTH / 2 + (number + 0.5) * width
+                top = row["accuracy"]
                 axes.bar(x, top, width * 0.92, color=colour, hatch=hatch, edgecolor="white",
                          linewidth=0.5, label=label)  # fmt: skip
                 seeds = seeds_of(tables, stem, row.to_dict() | {"readout": name}, "accuracy")

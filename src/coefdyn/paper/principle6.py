@@ -24,7 +24,9 @@ def draw(stem: str, tables: Tables) -> Figure:
     }
     c, length = factor_of(tables, stem)
     title = f"$A={c:g}I$: a key grows {c**length:,.0f}-fold in {length} steps"
-    return draw_bars(tables, stem, bars, height=2.9, columns=3, title=title)
+    # Under the norm the two are one function, and only one of them may have been trained.
+    absent = {NORMALIZATIONS["power"][0]: r"same as $\eta_i=1$"} if stem == NORMED else {}
+    return draw_bars(tables, stem, bars, height=2.9, columns=3, title=title, absent=absent)
 
 
 def _where(normalization: str, readout: str) -> dict[str, object]:
