@@ -12,7 +12,7 @@ LITE_TEXT, SMOKE_TEXT = {"seed": "100", "optimizer.lr": "3e-3"}, {"optimizer.lr"
 SEEDS = {"principle5_scaling": 5}  # at lite, besides the pilots; three elsewhere
 # Of a grid at lite, points that are one function with another or are left to the paper's scale.
 LEFT_OUT = {"principle5_scaling": 29, "principle6_normalization": 2, "architectures": 13 * 4}
-ALONE = {"architectures": 8}  # points with one learning rate, which need no pilots
+ALONE = {"architectures": 24}  # points with one learning rate, which need no pilots
 SIZES = {  # n or the length, of the experiments that vary it
     "lite": {
         "principle5_scaling": {"model.n_state": "64 256 512"},

@@ -85,7 +85,7 @@ def test_the_mad_benchmark_has_the_original_s_settings() -> None:
 @pytest.mark.parametrize(
     ("experiment", "counts"),
     [
-        ("mad_benchmark", {"paper": 8316, "lite": 160, "smoke": 12}),
+        ("mad_benchmark", {"paper": 8316, "lite": 80, "smoke": 12}),
         ("mad_switches", {"paper": 72, "lite": 72, "smoke": 36}),
     ],
 )

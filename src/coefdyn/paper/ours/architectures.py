@@ -41,8 +41,8 @@ EXPERIMENTS = (
         STEM,
         caption="The architectures of Table 1, and newer ones, on the MAD tasks: mean accuracy at "
         "the best learning rate. Not in the paper. At lite, newer ones are run on two of the "
-        "tasks, and noisy recall has one learning rate. A line under a number: the best learning "
-        "rate was the smallest or largest tried.",
+        "tasks, and copying, noisy and fuzzy recall have one learning rate. A line under a number: "
+        "the best learning rate was the smallest or largest tried.",
         draw=draw,
     ),
 )
