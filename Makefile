@@ -36,6 +36,10 @@ test-slow: setup ## Run all of these, and the full product of designs
 mutants: setup ## Plant 100 plausible bugs, one at a time, and report which test catches each (about an hour)
 	$(BIN)/python -m tests.mutants
 
+.PHONY: repeat
+repeat: setup ## Train COUNT=20 archived runs again, drawn at random, and compare every digit (half an hour)
+	$(BIN)/python -m tests.repeat --count $(or $(COUNT),20)
+
 .PHONY: test-wheel
 test-wheel: setup ## Build the wheel, install it without the repo, and use it in an empty directory
 	$(BIN)/pytest -m wheel

@@ -1,0 +1,33 @@
+"""`make repeat` tells records that repeat from those that do not."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coefdyn.runs.archive import Archive
+from tests.repeat import main
+from tests.runs.runs import run_smoke
+
+
+@pytest.mark.long
+def test_a_changed_digit_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    true = run_smoke(tmp_path / "first")
+    other = run_smoke(tmp_path / "first", "seed=1")
+    changed = replace(
+        other, metrics=other.metrics | {"test/loss": other.metrics["test/loss"] + 1e-7}
+    )
+    Archive(tmp_path).add([true, changed])
+    call = ["--count=2", f"--results={tmp_path}", f"--scratch={tmp_path / 'again'}"]
+    assert main(call) == 1
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert lines[true.run_id].endswith(": the same in every digit")
+    assert lines[changed.run_id].endswith(": differs in metrics")
+    assert lines["1"] == "1 of 2 runs repeat in every digit"
+
+
+def test_more_runs_than_there_are_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--count=3", f"--results={tmp_path}"]) == 2
+    assert "has 0 records, not 3" in capsys.readouterr().err
