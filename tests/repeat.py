@@ -2,8 +2,8 @@
 
     python -m tests.repeat [--count 20] [--seed 0] [--jobs 2] [--results results]
 
-The runs are kept in .repeat/, so a killed command goes on. A run on the same kind of processor and
-the same versions repeats in every digit; elsewhere sums may be rounded otherwise.
+The runs are kept in .repeat/, so a killed command goes on. Drawn are records that were made on this
+kind of processor: another kind rounds sums otherwise, and training makes more of every difference.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from coefdyn.config.grid import PlannedRun
 from coefdyn.errors import ConfigError
 from coefdyn.results.load import Run
 from coefdyn.runs.archive import Archive, record_of
-from coefdyn.runs.record import Record
+from coefdyn.runs.record import Record, processor
 from coefdyn.sweeps.pool import StoppedError, run_all
 from coefdyn.sweeps.progress import Progress
 from coefdyn.sweeps.state import last_error, unfinished
@@ -28,13 +28,16 @@ COMPARED = ("status", "diverged_at_step", "epochs", "steps", "data", "metrics", 
 
 
 def drawn(results: Path, count: int, seed: int) -> list[Record]:
-    """Archived records, each as likely as the others."""
+    """Archived records of this kind of processor, each as likely as the others."""
     archive = Archive(results)
-    names = sorted(archive.names())
-    if len(names) < count:
-        raise ConfigError(f"{archive.folder} has {len(names)} records, not {count}")
-    records = map(archive.read, random.Random(seed).sample(names, count))
-    return [record for record in records if record is not None]
+    everything = [record for name in sorted(archive.names()) if (record := archive.read(name))]
+    records = [record for record in everything if record.device.get("kind") == processor()]
+    if len(records) < count:
+        raise ConfigError(
+            f"{archive.folder} has {len(everything)} records, {len(records)} of them made on this "
+            f"kind of processor, and --count={count} asks for more; give --count={len(records)}"
+        )
+    return random.Random(seed).sample(records, count)
 
 
 def planned(record: Record, results: Path) -> PlannedRun:

@@ -230,7 +230,7 @@ def record(stem: str, run: PlannedRun, world: World = right, **changes: Any) -> 
         "seconds": {"session": 3600.0},
         "git": {"commit": "0" * 40, "dirty": False},
         "versions": {"torch": "2"},
-        "device": {"type": "cpu", "name": "x", "threads": 1},
+        "device": {"type": "cpu", "name": "x", "kind": "y", "threads": 1},
         "earlier_sessions": [],
     }  # fmt: skip
     return Record(**(values | changes))

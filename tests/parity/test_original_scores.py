@@ -1,6 +1,6 @@
 """A model scores the same on our data and on that of the original benchmark's own code.
 
-    PYTHONPATH=<its checkout, github.com/athms/mad-lab> pytest -m slow -k original_s_data -s
+PYTHONPATH=<its checkout, github.com/athms/mad-lab> pytest -m slow -k original_s_data -s
 """
 
 import importlib.util

@@ -72,7 +72,7 @@ def recorded(run_id: str, accuracy: float, **changes: Any) -> Record:
         "seconds": {"session": 90.0},
         "git": {"commit": "a" * 40, "dirty": False},
         "versions": {"torch": "2"},
-        "device": {"type": "cpu", "name": "x", "threads": 1},
+        "device": {"type": "cpu", "name": "x", "kind": "y", "threads": 1},
         "earlier_sessions": [],
     }
     return Record(**(values | changes))

@@ -261,6 +261,6 @@ def test_provenance_is_what_the_runs_have_in_common() -> None:
         "hours": 1.85,  # 6670 s
         "commits": [{"commit": "a" * 40, "dirty": False}, other],
         "versions": [{"torch": "2"}],
-        "devices": [{"type": "cpu", "name": "x", "threads": 1}],
+        "devices": [{"type": "cpu", "name": "x", "kind": "y", "threads": 1}],
     }
     assert json.loads(json.dumps(about)) == about

@@ -16,7 +16,7 @@ from coefdyn.config.plugins import options
 from coefdyn.runs import setup
 from coefdyn.runs.checkpoint import KeepProgress
 from coefdyn.runs.loop import Training
-from coefdyn.runs.record import read_record
+from coefdyn.runs.record import processor, read_record
 from coefdyn.runs.run import run_one
 from coefdyn.tasks.task import IGNORE
 from tests.designs import ARCHITECTURES
@@ -91,7 +91,8 @@ def test_the_record_explains_the_run(tmp_path: Path) -> None:
     assert (record.epochs, record.steps) == (2, 4)
     assert record.chance == 0.25
     assert set(record.versions) >= {"python", "torch", "lightning"}
-    assert set(record.device) == {"type", "name", "threads"}
+    assert set(record.device) == {"type", "name", "kind", "threads"}
+    assert record.device["kind"] == processor()
     assert set(record.git) == {"commit", "dirty"}
     assert set(record.data) == {"train", "test"}
     assert min(record.seconds.values()) > 0

@@ -25,6 +25,8 @@ from coefdyn.errors import ConfigError
 PACKAGE = Path(__file__).parents[1]
 SCHEMA = 2  # of records and checkpoints; version 0.1 had no number
 CHECKPOINT = "last.ckpt"
+# What tells kinds of processors apart in /proc/cpuinfo, of x86 and ARM, and elsewhere.
+OF_A_PROCESSOR = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part", "name")
 VERSIONS = ("coefdyn", "torch", "lightning", "numpy", "hydra-core")
 
 Row = dict[str, Any]  # numbers by column; None where there is none
@@ -143,8 +145,32 @@ def provenance(device: torch.device) -> dict[str, Any]:
     return {
         "git": _git(),
         "versions": {"python": platform.python_version(), **versions, **digests()},
-        "device": {"type": device.type, "name": name, "threads": torch.get_num_threads()},
+        "device": {
+            "type": device.type,
+            "name": name,
+            "kind": processor(),
+            "threads": torch.get_num_threads(),
+        },
     }
+
+
+@cache
+def processor() -> str:
+    """A digest of the kind of processor.
+
+    Processors of one kind round sums alike, so that a run repeats in every digit. Those of
+    another kind add in another order.
+    """
+    about = {"capability": torch.backends.cpu.get_cpu_capability(), "machine": platform.machine()}
+    try:
+        first = Path("/proc/cpuinfo").read_text().partition("\n\n")[0]
+    except OSError:
+        first = f"name: {platform.processor()}"  # macOS
+    for line in first.splitlines():
+        key, _, value = (part.strip() for part in line.partition(":"))
+        if key in OF_A_PROCESSOR:
+            about[key] = value
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:8]
 
 
 @cache
