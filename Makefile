@@ -25,7 +25,7 @@ test: setup ## Run the tests, 8 minutes on 2 cores
 	$(BIN)/pytest -n auto --dist loadfile -m 'not long and not slow and not gpu and not wheel and not slurm and not docs'
 
 .PHONY: test-long
-test-long: setup ## Run the tests of whole commands and simulations, 4 to 6 minutes
+test-long: setup ## Run the tests of whole commands, simulations and larger sets of designs, about 10 minutes
 	$(BIN)/pytest -n auto -m 'long and not slow'
 
 .PHONY: test-slow

@@ -22,6 +22,7 @@ ALIKE = ("principle2_2_zeros", "principle5_no_post_norm", "principle6_no_post_no
          "mad_benchmark", "mad_switches")  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "experiment",
     [pytest.param(n, marks=[pytest.mark.slow] * (n in ALIKE)) for n in options("experiment")],

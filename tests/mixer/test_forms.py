@@ -44,6 +44,7 @@ def test_forms_equal_definition_over_the_full_product(pair: tuple[str, str]) -> 
             assert_equal_to_definition(choice)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("evolution", options("model/evolution"))
 @pytest.mark.parametrize("readout", ["softplus", "identity"])
 def test_forms_equal_definition_with_chunks_of_real_size(evolution: str, readout: str) -> None:
@@ -73,6 +74,7 @@ def rms(x: torch.Tensor) -> float:
     return x.pow(2).mean().sqrt().item()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "choice",
     [

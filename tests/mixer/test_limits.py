@@ -124,6 +124,7 @@ FORMS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("readout", "normalization", "form"),
     [pytest.param(*f, marks=[pytest.mark.slow] * (f[2] == "recurrent")) for f in FORMS],

@@ -57,6 +57,7 @@ def test_a_stray_tensor_and_a_wait_are_noticed() -> None:
         torch.zeros(2, device=META).sum().item()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("evolution", sorted({choice[0] for choice in designs.covering()}))
 def test_covering_set_runs_without_the_host(evolution: str) -> None:
     for choice in designs.covering():

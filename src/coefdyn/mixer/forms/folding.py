@@ -1,5 +1,7 @@
 """Several models at once: how the fused operations of a mixer run under torch.func.vmap."""
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,8 +25,7 @@ def over_members(function: type[torch.autograd.Function]) -> type[torch.autograd
             return outputs.unflatten(0, (info.batch_size, -1)), 0
         return tuple(x.unflatten(0, (info.batch_size, -1)) for x in outputs), (0,) * len(outputs)
 
-    setattr(function, "vmap", staticmethod(fold))  # noqa: B010  mypy: it is a method
-    return function
+    return _with_vmap(function, fold)
 
 
 def member_by_member(function: type[torch.autograd.Function]) -> type[torch.autograd.Function]:
@@ -39,5 +40,14 @@ def member_by_member(function: type[torch.autograd.Function]) -> type[torch.auto
         ]  # fmt: skip
         return torch.stack(parts), 0
 
-    setattr(function, "vmap", staticmethod(loop))  # noqa: B010  mypy: it is a method
+    return _with_vmap(function, loop)
+
+
+def _with_vmap(
+    function: type[torch.autograd.Function], vmap: Callable[..., tuple[Any, Any]]
+) -> type[torch.autograd.Function]:
+    setattr(function, "vmap", staticmethod(vmap))  # noqa: B010  mypy: it is a method
+    # torch asks for the signature at every call, and finding it takes longer than a small kernel.
+    forward: Any = function.forward
+    forward.__signature__ = inspect.signature(forward)
     return function
