@@ -2,7 +2,7 @@
 
     python -m tests.repeat [--count 20] [--seed 0] [--jobs 2] [--results results]
 
-The runs are kept in .repeat/, so a killed command goes on. Drawn are records that were made on this
+The runs are kept in .repeat/, by a digest of the code, so a killed command goes on. Drawn are records that were made on this
 kind of processor: another kind rounds sums otherwise, and training makes more of every difference.
 """
 
@@ -17,7 +17,7 @@ from coefdyn.config.grid import PlannedRun
 from coefdyn.errors import ConfigError
 from coefdyn.results.load import Run
 from coefdyn.runs.archive import Archive, record_of
-from coefdyn.runs.record import Record, processor
+from coefdyn.runs.record import Record, digests, processor
 from coefdyn.sweeps.pool import StoppedError, run_all
 from coefdyn.sweeps.progress import Progress
 from coefdyn.sweeps.state import last_error, unfinished
@@ -32,10 +32,10 @@ def drawn(results: Path, count: int, seed: int) -> list[Record]:
     archive = Archive(results)
     everything = [record for name in sorted(archive.names()) if (record := archive.read(name))]
     records = [record for record in everything if record.device.get("kind") == processor()]
-    if len(records) < count:
+    if not 1 <= count <= len(records):
         raise ConfigError(
             f"{archive.folder} has {len(everything)} records, {len(records)} of them made on this "
-            f"kind of processor, and --count={count} asks for more; give --count={len(records)}"
+            f"kind of processor: --count={count} must lie between 1 and their number"
         )
     return random.Random(seed).sample(records, count)
 
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str]) -> int:
     for name, default in {"count": 20, "seed": 0, "jobs": 2}.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--results", type=Path, default=Path("results"))
-    parser.add_argument("--scratch", type=Path, default=SCRATCH)
+    parser.add_argument("--scratch", type=Path, default=SCRATCH / digests()["code"])
     keys = parser.parse_args(arguments)
     try:
         records = drawn(keys.results, keys.count, keys.seed)

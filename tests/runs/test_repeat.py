@@ -27,11 +27,12 @@ def test_a_changed_digit_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert lines["1"] == "1 of 2 runs repeat in every digit"
 
 
-def test_more_runs_than_there_are_is_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("count", [3, 0, -1])
+def test_a_number_of_runs_that_cannot_be_drawn_is_one_sentence(
+    count: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["--count=3", f"--results={tmp_path}"]) == 2
+    assert main([f"--count={count}", f"--results={tmp_path}"]) == 2
     assert (
-        "has 0 records, 0 of them made on this kind of processor, and --count=3 asks"
+        f"has 0 records, 0 of them made on this kind of processor: --count={count} must lie"
         in capsys.readouterr().err
     )
