@@ -2,8 +2,9 @@
 
     python -m tests.repeat [--count 20] [--seed 0] [--jobs 2] [--results results]
 
-The runs are kept in .repeat/, by a digest of the code, so a killed command goes on. Drawn are records that were made on this
-kind of processor: another kind rounds sums otherwise, and training makes more of every difference.
+The runs are kept in .repeat/, by a digest of the code, so a killed command goes on. Drawn are
+records that were made on this kind of processor: another kind rounds sums otherwise, and training
+makes more of every difference.
 """
 
 import argparse
