@@ -9,6 +9,7 @@ import torch
 from coefdyn.config.build import DESIGN_SLOTS
 from coefdyn.config.plugins import options
 from coefdyn.mixer.forms import sizes
+from coefdyn.mixer.sequence_mixer import SequenceMixer
 from coefdyn.testing import check_forms
 from tests import designs
 
@@ -66,10 +67,6 @@ def test_forms_equal_definition_at_small_sizes(evolution: str, batch: int, lengt
             assert_equal_to_definition(choice, batch, length)
 
 
-# Over 256 sequences its median is 1.9, over 16 up to 2.12.
-TWICE_AND_MORE = {("scalar_gla", "exp_input_inverse_sqrt", "polynomial", "mlstm", "recurrent"): 2.2}
-
-
 def rms(x: torch.Tensor) -> float:
     return x.pow(2).mean().sqrt().item()
 
@@ -86,27 +83,49 @@ def rms(x: torch.Tensor) -> float:
 def test_float32_error_is_at_most_twice_that_of_the_loop(
     choice: designs.Choice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """rms error against float64 of y and of every gradient, over several chunks.
+    """A design fails if it errs more on some sequences, and in the same place on others.
 
-    For y and the gradient of x, the median over sequences: a few have a row sum near zero, which
-    magnifies any rounding. A parameter's gradient is a sum over all steps in which most cancels,
-    and the loop's own error in it can be small by luck: 1e-5 of its size is good enough too.
+    A score within rounding of relu's kink, or a row sum near zero, magnifies any rounding, and the
+    loop's own error can be small by luck. A form that is less exact fails on both.
     """
     small = {"linear": replace(sizes.CPU.linear, plain=16),
              "quadratic": replace(sizes.CPU.quadratic, plain=16, per_channel=16)}  # fmt: skip
     monkeypatch.setattr(sizes, "CPU", replace(sizes.CPU, **small))
-    single, exact = designs.mixer(choice, torch.float32), designs.mixer(choice)
+    single = designs.mixer(choice, torch.float32)
+    batch, length = (32, 24) if _signed_sums(single) else (16, 40)
+
+    worse = _worse_than_the_loop(choice, single, designs.inputs(single, batch, length))
+    if worse:
+        others = designs.inputs(single, 2 * batch, length).detach()[batch:]
+        again = _worse_than_the_loop(choice, single, others.requires_grad_())
+        worse = {place: (ratio, again[place]) for place, ratio in worse.items() if place in again}
+    assert not worse, "times the loop's error, on two sets of sequences"
+
+
+def _signed_sums(mixer: SequenceMixer) -> bool:
+    design = mixer.design
+    return design.normalization.scale_invariant and not design.readout.nonnegative
+
+
+def _worse_than_the_loop(
+    choice: designs.Choice, single: SequenceMixer, x: torch.Tensor
+) -> dict[tuple[str, str], float]:
+    """How many times as far as the loop a form is from float64, if more than twice.
+
+    It is the rms error of y and of every gradient, over several chunks. For y and the gradient of
+    x, the median over sequences: a few have a row sum near zero. A parameter's gradient is a sum
+    over all steps in which most cancels: 1e-5 of its size is good enough too.
+    """
+    exact = designs.mixer(choice)
     exact.load_state_dict(single.state_dict())
-    signed_sums = choice[3] == "row_sum" and not single.design.readout.nonnegative
-    batch = 32 if signed_sums else 16
-    x = designs.inputs(single, batch, 40 if not signed_sums else 24)
     generator = torch.Generator().manual_seed(0)
-    weight = torch.randn(batch, x.shape[1], designs.SIZES["d_value"], generator=generator)
+    weight = torch.randn(*x.shape[:2], designs.SIZES["d_value"], generator=generator)
     truth = designs.values_and_gradients(
         exact, "definition", x.detach().double().requires_grad_(), weight.double()
     )
     loop = designs.values_and_gradients(single, "definition", x, weight)
     largest = max(rms(gradient) for name, gradient in truth.items() if name not in ("y", "x"))
+    worse = {}
     for form in designs.forms_of(single):
         found = designs.values_and_gradients(single, form, x, weight)
         for name, expected in truth.items():
@@ -116,11 +135,12 @@ def test_float32_error_is_at_most_twice_that_of_the_loop(
             )
             if not loop_error.isfinite().all():  # growth meets exp: the plain loop overflows
                 continue
-            if signed_sums and per_sequence is None:  # one sum near zero rules the whole gradient
+            if _signed_sums(single) and per_sequence is None:  # one sum near zero rules it
                 continue
             floor = 0.0
             if per_sequence is None:
                 floor = 0.5e-5 * (rms(expected) + 0.1 * largest)
             ratio = 2 * (error / (2 * loop_error).clamp(min=2 * floor + 1e-12)).median()
-            allowed = TWICE_AND_MORE.get((*choice, form), 2.0)
-            assert ratio <= allowed, f"{form} form, {name}: {ratio:.2f} times the loop's error"
+            if not ratio <= 2:
+                worse[form, name] = ratio.item()
+    return worse
