@@ -169,7 +169,7 @@ EXPERIMENTS = (
     Experiment(
         STEM,
         caption="Principle 4. Accuracy by the structure of A_t. Grey: GLA's parameterization, or "
-        "strength 2; pink: Mamba-2's, or learned strength. Solid line: mean of the two; dashed: "
+        "strength 2; pink: Mamba-2's, or learned strength. Blue line: mean of the two; orange: "
         "the better one. Small dots are seeds, lines 95 % intervals of their means.",
         draw=draw,
         claims=tuple(_claims()),
