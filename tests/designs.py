@@ -14,9 +14,16 @@ from coefdyn.mixer.design import Design
 from coefdyn.mixer.sequence_mixer import SequenceMixer
 from coefdyn.mixer.slots.admission import UnfitSlotsError
 from coefdyn.mixer.slots.preprocess import Nothing
-from coefdyn.testing.forms import SIZES, forms_of, inputs, randomized, values_and_gradients
+from coefdyn.testing.forms import (
+    SIZES,
+    forms_of,
+    inputs,
+    randomized,
+    signed_sums,
+    values_and_gradients,
+)
 
-__all__ = ["SIZES", "forms_of", "inputs", "values_and_gradients"]
+__all__ = ["SIZES", "forms_of", "inputs", "signed_sums", "values_and_gradients"]
 
 Choice = tuple[str, ...]  # evolution, scaling, readout, normalization
 

@@ -92,7 +92,7 @@ def test_float32_error_is_at_most_twice_that_of_the_loop(
              "quadratic": replace(sizes.CPU.quadratic, plain=16, per_channel=16)}  # fmt: skip
     monkeypatch.setattr(sizes, "CPU", replace(sizes.CPU, **small))
     single = designs.mixer(choice, torch.float32)
-    batch, length = (32, 24) if _signed_sums(single) else (16, 40)
+    batch, length = (32, 24) if designs.signed_sums(single) else (16, 40)
 
     worse = _worse_than_the_loop(choice, single, designs.inputs(single, batch, length))
     if worse:
@@ -100,11 +100,6 @@ def test_float32_error_is_at_most_twice_that_of_the_loop(
         again = _worse_than_the_loop(choice, single, others.requires_grad_())
         worse = {place: (ratio, again[place]) for place, ratio in worse.items() if place in again}
     assert not worse, "times the loop's error, on two sets of sequences"
-
-
-def _signed_sums(mixer: SequenceMixer) -> bool:
-    design = mixer.design
-    return design.normalization.scale_invariant and not design.readout.nonnegative
 
 
 def _worse_than_the_loop(
@@ -135,7 +130,7 @@ def _worse_than_the_loop(
             )
             if not loop_error.isfinite().all():  # growth meets exp: the plain loop overflows
                 continue
-            if _signed_sums(single) and per_sequence is None:  # one sum near zero rules it
+            if designs.signed_sums(single) and per_sequence is None:  # one sum near zero rules it
                 continue
             floor = 0.0
             if per_sequence is None:

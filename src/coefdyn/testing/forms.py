@@ -81,11 +81,15 @@ def check_forms(mixer: SequenceMixer, batch: int = 2, length: int = 11) -> None:
             assert error <= TOLERANCE, f"{design}: {form} form, {name}: off by {error:.1e}"
 
 
+def signed_sums(mixer: SequenceMixer) -> bool:
+    """Whether a row sum divides that may be near zero, because coefficients have either sign."""
+    return mixer.design.normalization.scale_invariant and not mixer.design.readout.nonnegative
+
+
 def inputs(mixer: SequenceMixer, batch: int, length: int) -> Tensor:
     """Random x; if the row sum divides, no row of its coefficients sums to nearly zero."""
     dtype = next(mixer.parameters()).dtype
-    normalized = mixer.design.normalization.scale_invariant
-    signed = normalized and not mixer.design.readout.nonnegative
+    signed = signed_sums(mixer)
     found: list[Tensor] = []
     for seed in range(1000 * batch):
         generator = torch.Generator().manual_seed(seed)
