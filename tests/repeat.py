@@ -18,7 +18,7 @@ from coefdyn.config.grid import PlannedRun
 from coefdyn.errors import ConfigError
 from coefdyn.results.load import Run
 from coefdyn.runs.archive import Archive, record_of
-from coefdyn.runs.record import Record, digests, processor
+from coefdyn.runs.record import Record, digests, processor, products
 from coefdyn.sweeps.pool import StoppedError, run_all
 from coefdyn.sweeps.progress import Progress
 from coefdyn.sweeps.state import last_error, unfinished
@@ -29,16 +29,23 @@ COMPARED = ("status", "diverged_at_step", "epochs", "steps", "data", "metrics", 
 
 
 def drawn(results: Path, count: int, seed: int) -> list[Record]:
-    """Archived records of this kind of processor, each as likely as the others."""
+    """Archived records made with this arithmetic, each as likely as the others."""
     archive = Archive(results)
     everything = [record for name in sorted(archive.names()) if (record := archive.read(name))]
-    records = [record for record in everything if record.device.get("kind") == processor()]
+    records = [record for record in everything if rounds_as_here(record)]
     if not 1 <= count <= len(records):
         raise ConfigError(
             f"{archive.folder} has {len(everything)} records, {len(records)} of them made on this "
             f"kind of processor: --count={count} must lie between 1 and their number"
         )
     return random.Random(seed).sample(records, count)
+
+
+def rounds_as_here(record: Record) -> bool:
+    """Whether sums were rounded as they are here. Records of before `products` was kept used what
+    MKL takes by itself."""
+    device = record.device
+    return device.get("kind") == processor() and device.get("products", products()) == products()
 
 
 def planned(record: Record, results: Path) -> PlannedRun:

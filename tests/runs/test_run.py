@@ -91,7 +91,7 @@ def test_the_record_explains_the_run(tmp_path: Path) -> None:
     assert (record.epochs, record.steps) == (2, 4)
     assert record.chance == 0.25
     assert set(record.versions) >= {"python", "torch", "lightning"}
-    assert set(record.device) == {"type", "name", "kind", "threads"}
+    assert set(record.device) == {"type", "name", "kind", "products", "threads"}
     assert record.device["kind"] == processor()
     assert set(record.git) == {"commit", "dirty"}
     assert set(record.data) == {"train", "test"}
