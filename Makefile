@@ -113,5 +113,5 @@ references: setup ## Fetch the sources that tests compare adapters of kernels wi
 	for f in .references/*.tar.gz; do tar -xzf $$f -C .references; done
 
 .PHONY: bench
-bench: setup ## Measure speed and memory against their bars (SUITE=mixer|calls|launches|tasks|training|sweep|lengths|population|kernels|results|variance|zeros|coefficients)
+bench: setup ## Measure speed and memory against their bars (SUITE=mixer|calls|launches|tasks|training|sweep|lengths|population|kernels|results|variance|zeros|order|growth|coefficients)
 	$(BIN)/python scripts/benchmark.py suite=$(or $(SUITE),mixer)

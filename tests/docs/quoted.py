@@ -22,15 +22,17 @@ BEGIN, END = "<!-- begin: coefdyn report format=markdown -->\n", "\n<!-- end -->
 
 
 def number(match: re.Match[str]) -> str:
-    """The same place with the table's number, to as many digits as are shown."""
+    """The same place with the table's number, to as many digits as are shown; a mean where rows
+    differ in their seed only."""
     scale, stem, point, column, shown = match.groups()
     table = pd.read_csv(ROOT / "results" / "tables" / scale / f"{stem}.csv")
     for part in point.split("&"):
         name, _, value = part.partition("=")
-        table = table[table[name] == value]
-    assert len(table) == 1, point
+        table = table[table[name].astype(str) == value]
+    alike = table.drop(columns=["seed", column], errors="ignore").drop_duplicates()
+    assert len(alike) == 1, point
     digits = len(shown.partition(".")[2])
-    return match.group().replace(f">{shown}<", f">{float(table[column].iloc[0]):.{digits}f}<")
+    return match.group().replace(f">{shown}<", f">{table[column].mean():.{digits}f}<")
 
 
 def refreshed(page: Path) -> str:

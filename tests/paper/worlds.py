@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from coefdyn.results.experiment import Experiment
 from coefdyn.results.files import TableFolder
 from coefdyn.results.tables import (
     COEFFICIENT_COLUMNS,
+    GROWTH_COLUMNS,
     LENGTH_COLUMNS,
+    ORDER_COLUMNS,
     RANK_COLUMNS,
     VARIANCE_COLUMNS,
     write_table,
@@ -256,6 +259,41 @@ def variances(slopes: dict[str, float], noise: float) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=VARIANCE_COLUMNS)
 
 
+def benchmarks(world: World) -> dict[tuple[str, ...], pd.DataFrame]:
+    """The tables that benchmarks write, by their columns."""
+    fits = (2.0, 1.0) if world is wrong else (1.0, 2.0)
+    slopes = {"one": 0.0, "inverse_sqrt": 1.0} if world is wrong else {
+        "one": 1.0, "inverse_sqrt": 0.0
+    }  # fmt: skip
+    readouts = ("exp", "relu")
+    times = lengths(
+        dict(zip(("linear", "quadratic"), fits, strict=True)),
+        noise=0.2 if world is noisy else 0.01,
+    )
+    spreads = variances(slopes, noise=1.0 if world is noisy else 0.01)
+    rows: dict[tuple[str, ...], list[list[Any]]] = {
+        tuple(COEFFICIENT_COLUMNS): [
+            ["smoke", "fuzzy_recall", phi, layer, 1, i, " ".join(["0.5"] * i), "0" * 16]
+            for phi, layer, i in product(readouts, (1, 2), range(1, 5))
+        ],
+        tuple(RANK_COLUMNS): [
+            ["smoke", "kernel_relu", "identity", i, i / 10, 3.0, 7] for i in range(1, 9)
+        ],
+        tuple(ORDER_COLUMNS): [
+            ["smoke", phi, evolution, position, layer, seed, (layer - 1) / 3]
+            for phi, evolution, position, layer, seed in product(
+                readouts, ("identity", "constant"), ("none", "learned"), (1, 2), (0, 1)
+            )
+        ],
+        tuple(GROWTH_COLUMNS): [
+            ["smoke", phi, eta, i, 1.05**i]
+            for phi, eta, i in product(readouts, ("one", "row_sum"), range(1, 9))
+        ],
+    }
+    made = {columns: pd.DataFrame(values, columns=columns) for columns, values in rows.items()}
+    return made | {tuple(LENGTH_COLUMNS): times, tuple(VARIANCE_COLUMNS): spreads}
+
+
 def fill(
     results: Path,
     world: World = right,
@@ -273,28 +311,8 @@ def fill(
         stem, runs = experiment.stem, runs_of(experiment.stem)
         records = {run.run_id: record(stem, run, world) if keep(run) else None for run in runs}
         folder.write(experiment, runs, records, narrowed)
-    fits = (2.0, 1.0) if world is wrong else (1.0, 2.0)
+    made = benchmarks(world)
     for experiment in [] if stems else experiments().values():
-        if experiment.columns == tuple(LENGTH_COLUMNS):
-            noise = 0.2 if world is noisy else 0.01
-            table = lengths(dict(zip(("linear", "quadratic"), fits, strict=True)), noise=noise)
-            write_table(folder.path(experiment.stem), table)
-        if experiment.columns == tuple(COEFFICIENT_COLUMNS):
-            rows = [
-                ["smoke", "fuzzy_recall", phi, layer, 1, i, " ".join(["0.5"] * i), "0" * 16]
-                for phi in ("exp", "relu")
-                for layer in (1, 2)
-                for i in range(1, 5)
-            ]
-            table = pd.DataFrame(rows, columns=COEFFICIENT_COLUMNS)
-            write_table(folder.path(experiment.stem), table)
-        if experiment.columns == tuple(RANK_COLUMNS):
-            rows = [["smoke", "kernel_relu", "identity", i, i / 10, 3.0, 7] for i in range(1, 9)]
-            write_table(folder.path(experiment.stem), pd.DataFrame(rows, columns=RANK_COLUMNS))
-        if experiment.columns == tuple(VARIANCE_COLUMNS):
-            slopes = {"one": 1.0, "inverse_sqrt": 0.0} if world is not wrong else {
-                "one": 0.0, "inverse_sqrt": 1.0
-            }  # fmt: skip
-            table = variances(slopes, noise=1.0 if world is noisy else 0.01)
-            write_table(folder.path(experiment.stem), table)
+        if experiment.columns in made:
+            write_table(folder.path(experiment.stem), made[experiment.columns])
     return folder
