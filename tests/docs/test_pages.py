@@ -18,7 +18,8 @@ from tests.docs.quoted import COST, HEADERS, NUMBER, refreshed, with_cost
 
 PLUGIN = ROOT / "tests" / "assets" / "plugin" / "my_package"
 SHELL_ONLY = ("make ", ". .venv", "pip install")
-MARKS = {"": "runs", "gpu": "planned", "cluster": "planned", "network": "parsed", "long": "parsed"}
+MARKS = {"": "runs", "gpu": "planned", "cluster": "planned", "network": "parsed", "long": "parsed",
+         "amd": "parsed"}  # fmt: skip
 
 
 def small(line: str) -> str:
