@@ -15,7 +15,7 @@ NAMED = re.compile(r"`((?:src|tests|conf|scripts|docs|results)/[\w./-]+)`")
 
 @dataclass(frozen=True)
 class Block:
-    """`mark` says what it needs that a test has not: a processor, a cluster, a network, or hours."""
+    """`mark` says what it needs that a test has not: processor, cluster, network or hours."""
 
     language: str
     mark: str
