@@ -17,17 +17,20 @@ from coefdyn.config.compose import Config, compose
 from coefdyn.config.grid import PlannedRun
 from coefdyn.config.multirun import sweep_points
 from coefdyn.config.plugins import options
-from coefdyn.paper import experiment_of, experiments
+from coefdyn.paper import (
+    experiment_of,
+    experiments,
+    principle1,
+    principle2_coefficients,
+    principle2_rank,
+    principle3_order,
+    principle5_variance,
+    principle6_growth,
+)
 from coefdyn.paper.ours import hybrids, mqar_frontier, position_lengths, state_tracking
 from coefdyn.results.experiment import Experiment
 from coefdyn.results.files import TableFolder
 from coefdyn.results.tables import (
-    COEFFICIENT_COLUMNS,
-    GROWTH_COLUMNS,
-    LENGTH_COLUMNS,
-    ORDER_COLUMNS,
-    RANK_COLUMNS,
-    VARIANCE_COLUMNS,
     write_table,
 )
 from coefdyn.runs.record import Record
@@ -246,7 +249,7 @@ def lengths(slopes: dict[str, float], processes: int = 5, noise: float = 0.01) -
         for length in (1024, 2048, 4096, 8192, 16384)
         for process in range(processes)
     ]
-    return pd.DataFrame(rows, columns=[*LENGTH_COLUMNS, "process"])
+    return pd.DataFrame(rows, columns=[*principle1.COLUMNS, "process"])
 
 
 def variances(slopes: dict[str, float], noise: float) -> pd.DataFrame:
@@ -256,7 +259,7 @@ def variances(slopes: dict[str, float], noise: float) -> pd.DataFrame:
         for width in (8, 16, 32)
         for seed in range(20)
     ]
-    return pd.DataFrame(rows, columns=VARIANCE_COLUMNS)
+    return pd.DataFrame(rows, columns=principle5_variance.COLUMNS)
 
 
 def benchmarks(world: World) -> dict[tuple[str, ...], pd.DataFrame]:
@@ -272,26 +275,26 @@ def benchmarks(world: World) -> dict[tuple[str, ...], pd.DataFrame]:
     )
     spreads = variances(slopes, noise=1.0 if world is noisy else 0.01)
     rows: dict[tuple[str, ...], list[list[Any]]] = {
-        tuple(COEFFICIENT_COLUMNS): [
+        principle2_coefficients.COLUMNS: [
             ["smoke", "fuzzy_recall", phi, layer, 1, i, " ".join(["0.5"] * i), "0" * 16]
             for phi, layer, i in product(readouts, (1, 2), range(1, 5))
         ],
-        tuple(RANK_COLUMNS): [
+        principle2_rank.COLUMNS: [
             ["smoke", "kernel_relu", "identity", i, i / 10, 3.0, 7] for i in range(1, 9)
         ],
-        tuple(ORDER_COLUMNS): [
+        principle3_order.COLUMNS: [
             ["smoke", phi, evolution, position, layer, seed, (layer - 1) / 3]
             for phi, evolution, position, layer, seed in product(
                 readouts, ("identity", "constant"), ("none", "learned"), (1, 2), (0, 1)
             )
         ],
-        tuple(GROWTH_COLUMNS): [
+        principle6_growth.COLUMNS: [
             ["smoke", phi, eta, i, 1.05**i]
             for phi, eta, i in product(readouts, ("one", "row_sum"), range(1, 9))
         ],
     }
     made = {columns: pd.DataFrame(values, columns=columns) for columns, values in rows.items()}
-    return made | {tuple(LENGTH_COLUMNS): times, tuple(VARIANCE_COLUMNS): spreads}
+    return made | {principle1.COLUMNS: times, principle5_variance.COLUMNS: spreads}
 
 
 def fill(

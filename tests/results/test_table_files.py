@@ -13,8 +13,9 @@ from coefdyn.cli import main
 from coefdyn.config.grid import plan
 from coefdyn.errors import ConfigError
 from coefdyn.paper import experiment_of
+from coefdyn.paper.principle1 import COLUMNS
 from coefdyn.results.files import TableFolder
-from coefdyn.results.tables import LENGTH_COLUMNS, read_table, write_table
+from coefdyn.results.tables import read_table, write_table
 from coefdyn.runs.run import run_one
 from tests.paper.worlds import fill, lengths
 from tests.results.made import planned, recorded
@@ -48,11 +49,11 @@ def test_lengths_and_times_are_positive(tmp_path: Path, column: str, value: floa
     table.loc[2, column] = value
     write_table(tmp_path / "a.csv", table)
     if value > 0:
-        read = read_table(tmp_path / "a.csv", LENGTH_COLUMNS, "smoke")
+        read = read_table(tmp_path / "a.csv", COLUMNS, "smoke")
         assert read[column][2] == value
     else:
         with pytest.raises(ConfigError, match=f"has {column}=.*, which is no positive number"):
-            read_table(tmp_path / "a.csv", LENGTH_COLUMNS, "smoke")
+            read_table(tmp_path / "a.csv", COLUMNS, "smoke")
 
 
 def test_a_folder_has_the_tables_of_an_experiment_and_says_whence(tmp_path: Path) -> None:

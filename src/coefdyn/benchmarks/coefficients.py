@@ -13,13 +13,12 @@ import torch
 
 from coefdyn.benchmarks.measure import Result, result
 from coefdyn.errors import ConfigError
+from coefdyn.paper.principle2_coefficients import COLUMNS, STEM
 from coefdyn.results.files import TableFolder
 from coefdyn.results.load import Run, load_run
-from coefdyn.results.tables import COEFFICIENT_COLUMNS, write_table
+from coefdyn.results.tables import write_table
 
-SUITE, STEM, RUNS_OF, TASK = (
-    "coefficients", "principle2_coefficients", "principle2_readout", "fuzzy_recall",
-)  # fmt: skip
+SUITE, RUNS_OF, TASK = "coefficients", "principle2_readout", "fuzzy_recall"
 SEQUENCES = 64  # used to choose the head; the first is shown
 DIGITS = 3
 
@@ -48,7 +47,7 @@ def measured(folder: TableFolder) -> pd.DataFrame:
                 text = " ".join(f"{weight:.{DIGITS}g}" for weight in row[:i])
                 rows.append([point["scale"], TASK, point["readout"], layer, head, i, text,
                              point["run_id"]])  # fmt: skip
-    return pd.DataFrame(rows, columns=COEFFICIENT_COLUMNS)
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 @torch.no_grad()

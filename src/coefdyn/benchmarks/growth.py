@@ -17,10 +17,11 @@ from coefdyn.benchmarks.measure import Result, result
 from coefdyn.config.build import build_model, build_task
 from coefdyn.config.compose import Config, compose
 from coefdyn.model.coefficient_statistics import layers_of
+from coefdyn.paper.principle6_growth import COLUMNS, STEM
 from coefdyn.results.files import TableFolder
-from coefdyn.results.tables import GROWTH_COLUMNS, write_table
+from coefdyn.results.tables import write_table
 
-SUITE, STEM = "growth", "principle6_growth"
+SUITE = "growth"
 SCALES = ("paper", "lite")
 NORMALIZATIONS = ("one", "power", "row_sum")
 READOUTS = ("exp", "softplus", "relu")
@@ -55,7 +56,7 @@ def measured(scale: str, seeds: int = SEEDS) -> pd.DataFrame:
             largest.append(largest_of_rows(config, seed))
         for i, size in enumerate(torch.cat(largest).median(0).values.tolist(), 1):
             rows.append([scale, readout, normalization, i, size])
-    return pd.DataFrame(rows, columns=GROWTH_COLUMNS)
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 @torch.no_grad()

@@ -14,9 +14,10 @@ from coefdyn.benchmarks.measure import Result, interleaved_medians, result
 from coefdyn.config.build import build_design_mixer
 from coefdyn.config.compose import compose
 from coefdyn.mixer.sequence_mixer import SequenceMixer
+from coefdyn.paper.principle1 import COLUMNS, STEM
 from coefdyn.results.files import TableFolder
 from coefdyn.results.statistics import slope
-from coefdyn.results.tables import LENGTH_COLUMNS, write_table
+from coefdyn.results.tables import write_table
 
 SUITE = "lengths"
 GRID = [round(2 ** (k / 2)) for k in range(18, 33)]  # 512 to 65536
@@ -45,12 +46,12 @@ def run(repeats: int) -> Iterator[Result]:
         cases = {form: partial(_forward_and_backward, mixer, x) for form, mixer in mixers.items()}
         for form, value in interleaved_medians(cases, max(3, repeats // 2)).items():
             rows.append(["lite", form, length, value, name])
-    table = pd.DataFrame(rows, columns=LENGTH_COLUMNS)
+    table = pd.DataFrame(rows, columns=COLUMNS)
     for form, bar in BARS.items():
         chosen = table[table["form"] == form]
         fit = slope(list(chosen["length"]), list(chosen["milliseconds"]))
         yield result(SUITE, f"slope of {MODELS[form]}", fit.slope, "", 1.0, bar)
-    path = TableFolder(Path("results"), "lite").path("principle1_throughput")
+    path = TableFolder(Path("results"), "lite").path(STEM)
     write_table(path, _added(path, table))
 
 

@@ -16,10 +16,11 @@ from coefdyn.benchmarks.measure import Result, result
 from coefdyn.config.build import build_model, build_task
 from coefdyn.config.compose import compose
 from coefdyn.model.model import SequenceModel, blocks_of
+from coefdyn.paper.principle3_order import COLUMNS, STEM
 from coefdyn.results.files import TableFolder
-from coefdyn.results.tables import ORDER_COLUMNS, write_table
+from coefdyn.results.tables import write_table
 
-SUITE, STEM = "order", "principle3_order"
+SUITE = "order"
 SCALES = ("paper", "lite")
 EVOLUTIONS, POSITIONS = ("identity", "constant"), ("none", "learned")
 READOUTS = ("exp", "softplus", "relu")
@@ -52,7 +53,7 @@ def measured(scale: str, seeds: int = SEEDS) -> pd.DataFrame:
             tokens = torch.as_tensor(build_task(config).generate("train", seed).inputs)
             for layer, order in enumerate(order_by_layer(model, tokens, seed), 1):
                 rows.append([scale, readout, evolution, position, layer, seed, order])
-    return pd.DataFrame(rows, columns=ORDER_COLUMNS)
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 @torch.no_grad()

@@ -13,11 +13,12 @@ from coefdyn.benchmarks.measure import Result, result
 from coefdyn.config.build import build_model, build_task
 from coefdyn.config.compose import compose
 from coefdyn.model.coefficient_statistics import brief_statistics
+from coefdyn.paper.principle5_variance import COLUMNS, STEM
 from coefdyn.results.files import TableFolder
 from coefdyn.results.statistics import slope
-from coefdyn.results.tables import VARIANCE_COLUMNS, write_table
+from coefdyn.results.tables import write_table
 
-SUITE, STEM = "variance", "principle5_variance"
+SUITE = "variance"
 SEEDS = 24
 SCALINGS = ("one", "inverse_sqrt")
 SIZES = {"paper": (4, (128, 256, 512, 1024)), "lite": (2, (64, 256, 512))}  # heads, total n
@@ -59,4 +60,4 @@ def measured(scale: str, seeds: int = SEEDS) -> pd.DataFrame:
                 tokens = torch.as_tensor(build_task(config).generate("train", seed).inputs)
                 variance = brief_statistics(model, tokens)["score_variance"]
                 rows.append([scale, scaling, size // heads, seed, variance, "CPU"])
-    return pd.DataFrame(rows, columns=VARIANCE_COLUMNS)
+    return pd.DataFrame(rows, columns=COLUMNS)

@@ -10,11 +10,12 @@ import pandas as pd
 
 from coefdyn.benchmarks.measure import Result, result
 from coefdyn.config.compose import compose
+from coefdyn.paper.principle2_rank import COLUMNS, STEM
 from coefdyn.principles.measure import mixer_of, zeros_and_ranks
 from coefdyn.results.files import TableFolder
-from coefdyn.results.tables import RANK_COLUMNS, write_table
+from coefdyn.results.tables import write_table
 
-SUITE, STEM = "zeros", "principle2_2_rank"
+SUITE = "zeros"
 DESIGNS = (  # readout, A_t
     ("kernel_softplus", "identity"),
     ("kernel_exp", "identity"),
@@ -51,4 +52,4 @@ def measured(scale: str, sequences: int = SEQUENCES) -> pd.DataFrame:
             [scale, readout, evolution, i, round(zeros, 4), round(rank, 4), width - 1]
             for i, (zeros, rank) in enumerate(steps, 1)
         ]
-    return pd.DataFrame(rows, columns=RANK_COLUMNS)
+    return pd.DataFrame(rows, columns=COLUMNS)

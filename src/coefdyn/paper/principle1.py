@@ -14,9 +14,9 @@ from coefdyn.results.claim import (
 from coefdyn.results.effects import mean_slope
 from coefdyn.results.experiment import Experiment
 from coefdyn.results.statistics import slope
-from coefdyn.results.tables import LENGTH_COLUMNS
 
 STEM = "principle1_throughput"
+COLUMNS = ("scale", "form", "length", "milliseconds", "device")
 LONG, LENGTHS, PROCESSES = 4096, 3, 5  # shortest length fitted; fewest lengths and processes
 # form -> its name, its colour, and the smallest and largest slope that agree with the paper
 FORMS = {
@@ -74,7 +74,7 @@ EXPERIMENTS = (
         "fastest to the slowest process, slopes fitted to the longer half. Dotted: slopes 1 and 2. "
         "Our own kernels on the device named below stand in for the paper's.",
         draw=draw,
-        columns=tuple(LENGTH_COLUMNS),
+        columns=COLUMNS,
         claims=(
             Claim(
                 "P1 slopes",

@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 from coefdyn.paper.looks import SCORES, readout_look
 from coefdyn.plot.style import paper_style
 from coefdyn.results.experiment import Experiment, Tables
-from coefdyn.results.tables import COEFFICIENT_COLUMNS
 
 STEM = "principle2_coefficients"
+COLUMNS = ("scale", "task", "readout", "layer", "head", "index", "weights", "run_id")
 
 
 def draw(tables: Tables) -> Figure:
@@ -54,6 +54,6 @@ EXPERIMENTS = (
         "the coefficients alpha/eta by which step i takes from the steps j before it; of each "
         "layer the head whose rows have the lowest entropy. White is zero. Not in the paper.",
         draw=draw,
-        columns=tuple(COEFFICIENT_COLUMNS),
+        columns=COLUMNS,
     ),
 )

@@ -5,9 +5,9 @@ from matplotlib.figure import Figure
 from coefdyn.paper.looks import readout_look
 from coefdyn.plot.style import PAGE, legend_below, paper_style
 from coefdyn.results.experiment import Experiment, Tables
-from coefdyn.results.tables import RANK_COLUMNS
 
 STEM = "principle2_2_rank"
+COLUMNS = ("scale", "readout", "evolution", "index", "zeros", "rank", "limit")
 TITLES = {
     "zeros": r"number of $|\alpha_{ij}| \leq 10^{-6}$",
     "rank": "dimensions that their states span",
@@ -45,6 +45,6 @@ EXPERIMENTS = (
         "decaying A_t have more zeros in a row than n/H - 1; the states of these zeros span no "
         "more dimensions than that. Not in the paper.",
         draw=draw,
-        columns=tuple(RANK_COLUMNS),
+        columns=COLUMNS,
     ),
 )

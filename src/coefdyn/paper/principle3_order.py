@@ -6,9 +6,9 @@ from coefdyn.paper.bars import READOUT_ORDER
 from coefdyn.paper.looks import readout_look
 from coefdyn.plot.style import PAGE, legend_below, paper_style
 from coefdyn.results.experiment import Experiment, Tables
-from coefdyn.results.tables import ORDER_COLUMNS
 
 STEM = "principle3_order"
+COLUMNS = ("scale", "readout", "evolution", "position", "layer", "seed", "order")
 PANELS = {
     ("identity", "none"): "$A=I$, no positions",
     ("identity", "learned"): "$A=I$, positions",
@@ -51,6 +51,6 @@ EXPERIMENTS = (
         "second does: a step sees only those before it. A dot per initialization. Not in the "
         "paper.",
         draw=draw,
-        columns=tuple(ORDER_COLUMNS),
+        columns=COLUMNS,
     ),
 )

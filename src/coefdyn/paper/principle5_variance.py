@@ -8,9 +8,9 @@ from coefdyn.results.claim import Claim, Effect, NotEnoughRunsError, Region, Tab
 from coefdyn.results.effects import mean_slope
 from coefdyn.results.experiment import Experiment
 from coefdyn.results.statistics import slope
-from coefdyn.results.tables import VARIANCE_COLUMNS
 
 STEM = "principle5_variance"
+COLUMNS = ("scale", "scaling", "head_dimension", "seed", "score_variance", "device")
 INITIALIZATIONS, WIDTHS = 20, 3  # the fewest that the claim needs
 SLOPES = {"one": Region(0.9, 1.1), "inverse_sqrt": Region(-0.1, 0.1)}
 
@@ -63,7 +63,7 @@ EXPERIMENTS = (
         caption="Principle 5, the mechanism. Variance of the scores q . h of softmax attention on "
         "fuzzy recall before training, against the head dimension; a dot per initialization.",
         draw=draw,
-        columns=tuple(VARIANCE_COLUMNS),
+        columns=COLUMNS,
         claims=(
             Claim(
                 "P5 mechanism",

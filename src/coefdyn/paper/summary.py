@@ -4,20 +4,17 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from coefdyn.paper.forest import deciding, level_of, numbers
+from coefdyn.paper.looks import VERDICTS
 from coefdyn.paper.verdicts import Judged
 
-ORDER = {"reproduced": "reproduced", "not reproduced": "not",
-         "inconclusive": "inconclusive", "not decidable at this scale": "not decidable",
-         "invariant by construction": "invariant"}  # fmt: skip
 WAITING = "not enough runs"
 
 
 def in_short(rows: Sequence[Judged], stems: Collection[str]) -> str:
-    """Verdicts of some experiments, such as "2 reproduced, 1 not; 3 open"."""
+    """Verdicts of some experiments, such as "2 yes, 1 no, 3 no runs"."""
     counts = Counter[str](row.judgement.verdict for row in rows if row.stem in stems)
-    judged = ", ".join(f"{counts[name]} {short}" for name, short in ORDER.items() if counts[name])
-    waiting = f"{counts[WAITING]} open" if counts[WAITING] else ""
-    return "; ".join(part for part in (judged, waiting) if part)
+    words = {name: word.replace("\n", " ") for name, (word, _) in VERDICTS.items()}
+    return ", ".join(f"{counts[name]} {word}" for name, word in words.items() if counts[name])
 
 
 def markdown(rows: Sequence[Judged]) -> str:

@@ -51,12 +51,6 @@ NEW = {"order_free", "ceiling", "near_zero_relative", "entropy", "score_variance
 LOOKS = ["train/loss", "test/loss", "test/accuracy", "validation/loss", "validation/accuracy"]
 CURVE_COLUMNS = ["scale", *AXES, "seed", "epoch", "step", *LOOKS, "run_id"]
 CURVE_ROWS = 50  # per run, at most
-LENGTH_COLUMNS = ["scale", "form", "length", "milliseconds", "device"]
-VARIANCE_COLUMNS = ["scale", "scaling", "head_dimension", "seed", "score_variance", "device"]
-RANK_COLUMNS = ["scale", "readout", "evolution", "index", "zeros", "rank", "limit"]
-ORDER_COLUMNS = ["scale", "readout", "evolution", "position", "layer", "seed", "order"]
-GROWTH_COLUMNS = ["scale", "readout", "normalization", "index", "largest"]
-COEFFICIENT_COLUMNS = ["scale", "task", "readout", "layer", "head", "index", "weights", "run_id"]
 POSITIVE = ["length", "milliseconds", "head_dimension"]
 WORDS = ["scale", "task", "model", *SLOTS, "post_norm", "status", "lr_at_edge", "run_id", "form",
          "device", "weights"]  # fmt: skip
