@@ -17,14 +17,14 @@ from coefdyn.benchmarks.measure import Result, result
 from coefdyn.config.build import build_model, build_task
 from coefdyn.config.compose import Config, compose
 from coefdyn.model.coefficient_statistics import layers_of
+from coefdyn.paper.bars import READOUT_ORDER
+from coefdyn.paper.looks import NORMALIZATIONS
 from coefdyn.paper.principle6_growth import COLUMNS, STEM
 from coefdyn.results.files import TableFolder
 from coefdyn.results.tables import write_table
 
 SUITE = "growth"
 SCALES = ("paper", "lite")
-NORMALIZATIONS = ("one", "power", "row_sum")
-READOUTS = ("exp", "softplus", "relu")
 SEEDS, SEQUENCES = 8, 16
 
 
@@ -44,7 +44,7 @@ def run(_: int) -> Iterator[Result]:
 def measured(scale: str, seeds: int = SEEDS) -> pd.DataFrame:
     """A row per design and step: the median over seeds, sequences and heads of layer 1."""
     rows = []
-    for normalization, readout in product(NORMALIZATIONS, READOUTS):
+    for normalization, readout in product(NORMALIZATIONS, READOUT_ORDER):
         largest = []
         for seed in range(seeds):
             config = compose(

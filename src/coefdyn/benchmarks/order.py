@@ -16,6 +16,7 @@ from coefdyn.benchmarks.measure import Result, result
 from coefdyn.config.build import build_model, build_task
 from coefdyn.config.compose import compose
 from coefdyn.model.model import SequenceModel, blocks_of
+from coefdyn.paper.bars import READOUT_ORDER
 from coefdyn.paper.principle3_order import COLUMNS, STEM
 from coefdyn.results.files import TableFolder
 from coefdyn.results.tables import write_table
@@ -23,7 +24,6 @@ from coefdyn.results.tables import write_table
 SUITE = "order"
 SCALES = ("paper", "lite")
 EVOLUTIONS, POSITIONS = ("identity", "constant"), ("none", "learned")
-READOUTS = ("exp", "softplus", "relu")
 SEEDS, SEQUENCES = 8, 64
 
 
@@ -41,7 +41,7 @@ def run(_: int) -> Iterator[Result]:
 def measured(scale: str, seeds: int = SEEDS) -> pd.DataFrame:
     """A row per design, layer and seed."""
     rows = []
-    for evolution, readout, position in product(EVOLUTIONS, READOUTS, POSITIONS):
+    for evolution, readout, position in product(EVOLUTIONS, READOUT_ORDER, POSITIONS):
         for seed in range(seeds):
             config = compose(
                 ["experiment=principle3_position", f"scale={scale}", f"model/evolution={evolution}",
