@@ -7,8 +7,9 @@ from tests.config.paper import AXES, Row
 Axes = dict[str, str]
 LITE = {"seed": "100", "optimizer.lr": "1e-3 3e-3 1e-2", "optimizer.weight_decay": "0"}
 SMOKE = {"optimizer.lr": "5e-3", "optimizer.weight_decay": "0"}
-# Language has one rate, as in the paper.
-LITE_TEXT, SMOKE_TEXT = {"seed": "100", "optimizer.lr": "3e-3"}, {"optimizer.lr": "5e-3"}
+# Language has one rate, as in the paper: at lite, that of each experiment's base design.
+LITE_TEXT = {"principle5_wikitext": "3e-3", "all_principles_lm": "1e-2"}
+SMOKE_TEXT = {"optimizer.lr": "5e-3"}
 SEEDS = {"principle5_scaling": 5}  # at lite, besides the pilots; three elsewhere
 # Of a grid at lite, points that are one function with another or are left to the paper's scale.
 LEFT_OUT = {"principle5_scaling": 29, "principle6_normalization": 2, "architectures": 13 * 4}
@@ -33,7 +34,8 @@ def axes(experiment: str, scale: str) -> Axes:
     if scale == "paper":
         return given
     if "optimizer.weight_decay" not in given:
-        given |= LITE_TEXT if scale == "lite" else SMOKE_TEXT
+        text = {"seed": "100", "optimizer.lr": LITE_TEXT[experiment]}
+        given |= text if scale == "lite" else SMOKE_TEXT
     else:
         given |= LITE if scale == "lite" else SMOKE
     return given | SIZES[scale].get(experiment, {})
