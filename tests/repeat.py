@@ -42,8 +42,8 @@ def drawn(results: Path, count: int, seed: int) -> list[Record]:
 
 
 def rounds_as_here(record: Record) -> bool:
-    """Whether sums were rounded as they are here. Records of before `products` was kept used what
-    MKL takes by itself."""
+    """Whether sums were rounded as they are here. Records from before `products` was kept do not
+    tell, and count as such: they used what MKL takes by itself."""
     device = record.device
     return device.get("kind") == processor() and device.get("products", products()) == products()
 

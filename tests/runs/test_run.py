@@ -1,6 +1,7 @@
 """A run and its record: what is trained, how, what is kept, and what is not trained twice."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from coefdyn.runs.record import processor, read_record
 from coefdyn.runs.run import run_one
 from coefdyn.tasks.task import IGNORE
 from tests.designs import ARCHITECTURES
+from tests.repeat import rounds_as_here
 from tests.runs.runs import folder, history, run_smoke, smoke
 
 MAD = [name for name in options("task") if name != "wikitext103"]
@@ -93,6 +95,9 @@ def test_the_record_explains_the_run(tmp_path: Path) -> None:
     assert set(record.versions) >= {"python", "torch", "lightning"}
     assert set(record.device) == {"type", "name", "kind", "products", "threads"}
     assert record.device["kind"] == processor()
+    other = replace(record, device=record.device | {"products": "of another library"})
+    assert rounds_as_here(record)
+    assert not rounds_as_here(other)
     assert set(record.git) == {"commit", "dirty"}
     assert set(record.data) == {"train", "test"}
     assert min(record.seconds.values()) > 0
